@@ -98,6 +98,7 @@ def _wraps(op: OpDesc, attr: PrimitiveAttr) -> bool:
         or (isinstance(op, Sum) and not op.scales)
         or (isinstance(op, Reduction) and op.algorithm in ("sum", "mul"))
         or isinstance(op, CumulativeSum)
+        or (isinstance(op, Matmul) and op.bias is None)
         or (isinstance(op, Reorder) and op.wraps)
     )
     types = {md.dtype for md in op.memories().values()}
@@ -117,6 +118,8 @@ def _wrapped(op: OpDesc, args: Mapping[int, Array]) -> Array:
             found = np.sum([whole[multiple_src(i)] for i in range(len(op.srcs))], 0)
         case CumulativeSum():
             found = cumulative_sum(op, whole[Arg.SRC])
+        case Matmul():
+            found = matmul(whole[Arg.SRC], whole[Arg.WEIGHTS], None)
         case Reduction():
             axes = tuple(i for i, (d, s) in enumerate(zip(op.dst.dims, op.src.dims, strict=True)) if d == 1 and s != 1)
             found = (np.prod if op.algorithm == "mul" else np.sum)(whole[Arg.SRC], axis=axes, keepdims=True)

@@ -1,11 +1,18 @@
-"""Turn products with constant matrices into inner products, whose weights can be packed ahead of time."""
+"""Turn products with constant matrices into inner products, whose weights can be packed ahead of time.
+
+Those of whole numbers beyond bytes stay what they are: inner products are computed in float64, matmul is exact.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Final
 
 from ..ir import GraphIR
 from .rewriter import Rewriter
+
+#: Types of src that inner products have native implementations for.
+_TYPES: Final = ("f64", "f32", "f16", "bf16", "s8", "u8")
 
 
 def use_inner_product(ir: GraphIR) -> GraphIR:
@@ -15,7 +22,7 @@ def use_inner_product(ir: GraphIR) -> GraphIR:
         src, *rest = node.inputs
         constants = [ir.constants[value] for value in rest if value in ir.constants]
         simple = node.kind == "matmul" and ir.values[src].ndims == 2 and not node.quantisation
-        if simple and len(constants) == len(rest):
+        if simple and ir.values[src].dtype in _TYPES and len(constants) == len(rest):
             weights, *bias = constants
             turned = [weights.transpose((1, 0)), *(b.reshape((b.dims[-1],)) for b in bias)]
             inputs = (src, *(new.constant(constant) for constant in turned))

@@ -85,9 +85,12 @@ def tile_positions(isa: str, rows: int) -> int:
     return size if size == 1 else size + size % 2
 
 
-def row_tiles(isa: str, rows: int) -> tuple[int, int, int]:
-    """Return the rows of the first tiles of a product, how many these are, and all tiles: the others have one row less."""
-    sizes = _even(rows, _POSITIONS[isa])
+def row_tiles(isa: str, rows: int, most: int = 0) -> tuple[int, int, int]:
+    """Return the rows of the first tiles of a product, how many these are, and all tiles: the others have one row less.
+
+    Tiles have at most ``most`` rows, or as many as f32 may have.
+    """
+    sizes = _even(rows, most or _POSITIONS[isa])
     large, less = sizes[0], sizes[-1]
     if large == less > 1 and large % 2:
         # Kernels are shared: a lone odd size comes with its even neighbour.

@@ -13,6 +13,7 @@ from .convolution_chain import refuse_bounded
 from .integer_packed import NativePackedMatmul
 from .integer_product import NativeIntegerMatmul
 from .product import Shape, describe, packed_tag, refuse_left
+from .typed_product import NativeTypedMatmul
 
 
 class NativeMatmul:
@@ -59,6 +60,7 @@ def _without_strides(md: MemoryDesc) -> MemoryDesc:
 
 IMPLEMENTATIONS = (
     NativeMatmul(),
+    NativeTypedMatmul(),
     NativePackedMatmul("vnni"),
     NativePackedMatmul("pairs"),
     NativeIntegerMatmul("vnni"),

@@ -166,14 +166,14 @@ def _slices(shape: Shape, right: MemoryDesc, tiles: int) -> list[tuple[int, int]
 def _describe_row(shape: Shape, left: MemoryDesc, right: MemoryDesc, bias: bool, attr: PrimitiveAttr) -> Program | None:
     """Return the program of products of one row; None if the right factor is in a layout that must be packed."""
     strides, right_strides = ([4 * stride for stride in md.outer_strides()] for md in (left, right))
-    offsets = [_offset(index, strides) for index, _ in shape.batch]
+    offsets = [offset(index, strides) for index, _ in shape.batch]
     lane = strides[-1]
     block, step = 0, right_strides[-2]
-    rights = [_offset(index, right_strides) for _, index in shape.batch]
+    rights = [offset(index, right_strides) for _, index in shape.batch]
     if right.tag == packed_tag(right.ndims):
         order, block, step = "packed", shape.depth * 64, 64
         matrix = -(-shape.columns // 16) * block
-        rights = [_flat(index, right.dims[:-2]) * matrix for _, index in shape.batch]
+        rights = [flat_index(index, right.dims[:-2]) * matrix for _, index in shape.batch]
     elif right_strides[-1] == 4 or shape.columns == 1:
         order = "rows"
     elif right_strides[-2] == 4 and lane == 4:
@@ -190,12 +190,12 @@ def describe_left(build: NestBuilder, shape: Shape, left: MemoryDesc, positions:
     strides = [4 * stride for stride in left.outer_strides()]
     *_, row, lane = strides
     if lane != 4 or positions == 1 or row % _ALIASING:
-        return Matrices(src, [_offset(index, strides) for index, _ in shape.batch], row, lane)
+        return Matrices(src, [offset(index, strides) for index, _ in shape.batch], row, lane)
     outer = left.dims[:-2]
     packed_row = most * 4 + 64
     matrix = _packed_matrix(shape, packed_row)
     to = build.book(math.prod(outer) * matrix)
-    return Matrices(to, [_flat(index, outer) * matrix for index, _ in shape.batch], packed_row, 0, "rows")
+    return Matrices(to, [flat_index(index, outer) * matrix for index, _ in shape.batch], packed_row, 0, "rows")
 
 
 def pack_left(
@@ -203,7 +203,7 @@ def pack_left(
 ) -> None:  # fmt: skip
     """Pack ``count`` inputs of each row from number ``first`` on; ``tiles`` are those of `row_tiles`."""
     strides = [4 * stride for stride in left.outer_strides()]
-    matrices = [_offset(index, strides) + first * 4 for index in itertools.product(*map(range, left.dims[:-2]))]
+    matrices = [offset(index, strides) + first * 4 for index in itertools.product(*map(range, left.dims[:-2]))]
     positions, large, panels = tiles
     sizes = (panels, positions, large, count, strides[-2], _packed_matrix(shape, to.across), to.across)
     table: LaunchArgument = ("t", build.table(matrices))
@@ -239,7 +239,7 @@ def _columns(build: NestBuilder, shape: Shape, right: MemoryDesc, tiles: int, mo
     if right.tag != packed.tag:
         strides = [4 * stride for stride in right.outer_strides()]
         *_, row, column = strides
-        offsets = [_offset(index, strides) for _, index in shape.batch]
+        offsets = [offset(index, strides) for _, index in shape.batch]
         in_rows = column == 4 or shape.columns == 1
         near = _NEAR if tiles < _WORTH_SHARING else _NEAR_FOR_MANY
         if in_rows and (tiles < _WORTH_PACKING or most * row <= near):
@@ -251,7 +251,9 @@ def _columns(build: NestBuilder, shape: Shape, right: MemoryDesc, tiles: int, mo
         to = build.book(packed.nbytes)
         build.move(right, packed, source, to)
         source = to
-    return Matrices(source, [_flat(index, right.dims[:-2]) * matrix for _, index in shape.batch], shape.depth * 64, 64)
+    return Matrices(
+        source, [flat_index(index, right.dims[:-2]) * matrix for _, index in shape.batch], shape.depth * 64, 64
+    )
 
 
 def _clip(index: list[int], dims: tuple[int, ...]) -> tuple[int, ...]:
@@ -259,12 +261,14 @@ def _clip(index: list[int], dims: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(i if size > 1 else 0 for i, size in zip(index, dims, strict=True))
 
 
-def _flat(index: tuple[int, ...], dims: tuple[int, ...]) -> int:
+def flat_index(index: tuple[int, ...], dims: tuple[int, ...]) -> int:
+    """Return the row-major number of an index."""
     flat = 0
     for i, size in zip(index, dims, strict=True):
         flat = flat * size + i
     return flat
 
 
-def _offset(index: tuple[int, ...], strides: Sequence[int]) -> int:
+def offset(index: tuple[int, ...], strides: Sequence[int]) -> int:
+    """Return the distance of an index from the first element; strides of inner dimensions are left out."""
     return sum(i * stride for i, stride in zip(index, strides, strict=False))

@@ -112,7 +112,7 @@ class NestedConvolution:
 def _refuse_shape(op: Convolution, attr: PrimitiveAttr) -> str | None:
     """Return why the shape or attributes of a convolution allow no product, or None."""
     if (_unfolds(op) or op.groups > 1) and op.src.dtype != "f32":
-        return "8-bit integers take kernels of 1 without groups and padding only"
+        return f"{op.src.dtype} takes kernels of 1 without groups and padding only"
     if op.groups > _GROUPS:
         return f"{op.groups} groups are more than {_GROUPS}"
     if op.groups > 1 and any(step.kind != "eltwise" for step in attr.post_ops):

@@ -73,13 +73,15 @@ def places(prop: str) -> tuple[LaunchArgument, ...]:
 def refuse_types(op: InnerProduct | Convolution, attr: PrimitiveAttr, target: Target) -> str | None:
     """Return why no fast product computes with an operation's data types or attributes, or None if one may."""
     types = {desc.dtype for desc in op.memories().values()}
-    if types != {"f32"}:
+    if types == {"f64"} and target.engine_kind != "cpu":
+        return "data type f64"
+    if types not in ({"f32"}, {"f64"}):
         if not (op.is_forward and target.engine_kind == "cpu" and op.src.dtype in ("u8", "s8")):
             return f"data types {', '.join(sorted(types))}"
         if op.weights.dtype != "s8":
             return f"weights of {op.weights.dtype}"
     elif attr.zero_points:
-        return "zero points of f32"
+        return f"zero points of {op.src.dtype}"
     if attr.scales:
         return "scales are not supported"
     if not op.is_forward and (attr.post_ops or not attr.is_plain):

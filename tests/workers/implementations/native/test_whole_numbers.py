@@ -14,6 +14,7 @@ from poolrt.workers.desc import (
     Arg,
     Binary,
     CumulativeSum,
+    Matmul,
     MemoryDesc,
     OpDesc,
     PrimitiveAttr,
@@ -96,6 +97,28 @@ def test_bits_are_combined_and_shifted(native: NativeRunner, isa: str, dtype: st
         wanted = function(x, y)
         md = MemoryDesc(x.shape, dtype)
         both(native, Binary(md, md, md, algorithm), {Arg.SRC: x, Arg.SRC_1: y}, wanted, isa)
+
+
+@pytest.mark.parametrize("dtype", types())
+def test_products_of_matrices_wrap(native: NativeRunner, isa: str, dtype: str) -> None:
+    for left, right in (((13, 19), (19, 21)), ((2, 3, 40), (1, 40, 16))):
+        x, y = drawn(left, dtype), drawn(right, dtype)
+        with np.errstate(over="ignore"):
+            wanted = np.matmul(x, y)
+        op = Matmul(MemoryDesc(left, dtype), MemoryDesc(right, dtype), None, MemoryDesc(wanted.shape, dtype))
+        both(native, op, {Arg.SRC: x, Arg.WEIGHTS: y}, wanted, isa)
+
+
+def test_products_of_s32_are_exact_beyond_53_bits_and_saturate(native: NativeRunner, isa: str) -> None:
+    x = np.random.default_rng().integers(-(2**31), 2**31, (11, 2)).astype(np.int32)
+    x = np.concatenate([x, x, x], 1)
+    # The first two products of each pair cancel, except for one.
+    y = np.array([[2**31 - 1], [2**31 - 2], [-(2**31) + 1], [-(2**31) + 3], [0], [1]], np.int32) * np.ones(17, np.int32)
+    wanted = np.clip(x.astype(np.int64) @ y.astype(np.int64), -(2**31), 2**31 - 1).astype(np.int32)
+    op = Matmul(MemoryDesc(x.shape, "s32"), MemoryDesc(y.shape, "s32"), None, MemoryDesc(wanted.shape, "s32"))
+    pd = next(iter(primitive_descs(op, PrimitiveAttr(), cpu_target(isa))))
+    assert pd.impl_name() == "native:typed_tiles"
+    np.testing.assert_array_equal(native.results(pd, {Arg.SRC: x, Arg.WEIGHTS: y})[Arg.DST], wanted)
 
 
 @pytest.mark.parametrize("dtype", types())

@@ -13,6 +13,7 @@ from poolrt.workers.engines.target import cpu_target
 from poolrt.workers.implementations.nested.convolution import NestedConvolution
 from poolrt.workers.implementations.primitive_desc import primitive_desc
 from tests.workers.implementations.reference.drawing import Runner, examples
+from tests.workers.native_runner import NativeRunner
 
 from .checking import check, nested_of
 
@@ -116,3 +117,11 @@ def test_what_products_do_not_compute_is_left_to_the_reference(
     reason = NestedConvolution("cpu").reject(op, attr, cpu_target())
     assert reason is not None
     assert why in reason
+
+
+@pytest.mark.parametrize("prop", PROPS[1:])
+def test_kernels_of_1_in_float64(native: NativeRunner, prop: str) -> None:
+    src, dst = MemoryDesc((2, 5, 4, 3), "f64"), MemoryDesc((2, 19, 4, 3), "f64", "acdb")
+    bias = MemoryDesc((19,), "f64") if prop != "backward_data" else None
+    weights, none = MemoryDesc((19, 5, 1, 1), "f64"), (0, 0)
+    check(native, Convolution(src, weights, bias, dst, (1, 1), none, none, none, 1, prop))

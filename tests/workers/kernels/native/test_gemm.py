@@ -48,6 +48,31 @@ def test_no_vector_of_one_row_lives_on_the_stack_inside_of_a_loop(isa: str, orde
         assert not [line for line in body if re.search("[xyz]mm", line) and "(%rsp" in line]
 
 
+@pytest.mark.skipif(shutil.which("objdump") is None, reason="needs objdump")
+@pytest.mark.parametrize(
+    ("isa", "dtype", "positions"),
+    [
+        pytest.param(isa, dtype, rows, marks=[] if (isa, dtype, rows) == ("x86-64-v4", "f64", 14) else pytest.mark.slow)
+        for isa, dtype, rows in (
+            *(("x86-64-v4", "f64", rows) for rows in (14, 8, 1)),
+            *(("x86-64-v4", dtype, rows) for dtype in ("s64", "s32", "u32", "s16") for rows in (10, 1)),
+            *(("x86-64-v3", dtype, 1) for dtype in ("s64", "s32", "u16")),
+            ("x86-64-v3", "f64", 2),
+            # There is no product of s64 on this level: its many instructions have no registers beside the sums.
+            *(("x86-64-v2", dtype, 1) for dtype in ("f64", "s32", "u16")),
+        )
+    ],
+)
+def test_no_vector_of_another_type_lives_on_the_stack_inside_of_a_loop(
+    isa: str, dtype: str, positions: int, tmp_path: Path
+) -> None:
+    spec = KernelSpec.of("typed_gemm", dtype=dtype, positions=positions, blocks=1)
+    loops = loops_with_multiplications(compile_kernel(spec, isa), tmp_path)
+    assert loops
+    for body in loops:
+        assert not [line for line in body if re.search("[xyz]mm", line) and "(%rsp" in line]
+
+
 def test_tiles_of_rows_cover_each_row_once() -> None:
     for isa in ("x86-64-v2", "x86-64-v3", "x86-64-v4"):
         for rows in range(1, 200):

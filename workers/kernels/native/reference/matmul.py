@@ -1,4 +1,7 @@
-"""Multiply matrices; an item is an element of dst. Both factors have records of the batch dimensions of dst."""
+"""Multiply matrices; an item is an element of dst. Both factors have records of the batch dimensions of dst.
+
+Products of integers whose arithmetic wraps are exact, without attributes and bias.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,9 @@ from typing import Any
 
 from numba.core import types
 
-from .data_types import load
-from .epilogue import finish, quantised
+from .data_types import load, read_whole
+from .epilogue import finish, put_whole, quantised, wraps_as
+from .scalars import read_s64
 from .tensor import at, base, dim, dtype, rank
 
 
@@ -19,6 +23,7 @@ def make(isa: str) -> tuple[Callable[..., None], Any]:
         last = rank(dst) - 1
         depth, columns = dim(src, last), dim(dst, last)
         src_type, weights_type = dtype(src), dtype(weights)
+        whole = read_s64(chain) == 0 and wraps_as(src, weights) and wraps_as(src, dst)
         for item in range(begin, end):
             row = item // columns
             column = item - row * columns
@@ -32,6 +37,13 @@ def make(isa: str) -> tuple[Callable[..., None], Any]:
                 left += at(src, axis, index)
                 right += at(weights, axis, index)
                 rest = outer
+            if whole:
+                found = 0
+                for k in range(depth):
+                    x = read_whole(left + at(src, last, k), src_type)
+                    found += x * read_whole(right + at(weights, last - 1, k), weights_type)
+                put_whole(operands, dst, item, found)
+                continue
             total = 0.0
             for k in range(depth):
                 a = load(left + at(src, last, k), src_type)

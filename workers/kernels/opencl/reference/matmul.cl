@@ -1,4 +1,7 @@
-/* Multiply matrices. An item is an element of dst; both factors have records of the batch dimensions of dst. */
+/* Multiply matrices. An item is an element of dst; both factors have records of the batch dimensions of dst.
+ *
+ * Products of integers whose arithmetic wraps are exact, without attributes and bias.
+ */
 __kernel void matmul(PRIMITIVE, long src, long weights, long dst, long chain OPERANDS)
 {
     BEGIN(item);
@@ -12,6 +15,14 @@ __kernel void matmul(PRIMITIVE, long src, long weights, long dst, long chain OPE
         left += at(from, d, rest % size_of(to, d));
         right += at(with, d, rest % size_of(to, d));
         rest /= size_of(to, d);
+    }
+    if (*table_at(chain) == 0 && wraps_as(from, with) && wraps_as(from, to)) {
+        ulong found = 0;
+        for (long k = 0; k < depth; ++k)
+            found += (ulong)read_whole(type_of(from), base_of(from) + left + at(from, last, k))
+                * (ulong)read_whole(type_of(with), base_of(with) + right + at(with, last - 1, k));
+        put_integer((long)found, to, item);
+        return;
     }
     for (long k = 0; k < depth; ++k) {
         real x = load(type_of(from), base_of(from) + left + at(from, last, k));
