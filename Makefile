@@ -42,13 +42,19 @@ $(VENV)/.for-lint: pyproject.toml | $(VENV)/.made
 
 comma := ,
 
-.PHONY: help run test test-all drills bench lint clean distclean
+.PHONY: help run prebuilt wheel test test-all drills bench lint clean distclean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
 run: $(VENV)/.for-run ## run ResNet-50 on a pool of workers, cold and then warm in a new process
 	@$(PY) examples/resnet50.py
+
+prebuilt: $(VENV)/.for-run ## compile the kernels of well-known networks into the package (minutes; repeated, only what has changed)
+	@$(PY) -m poolrt cache prebuild
+
+wheel: prebuilt ## build a wheel with prebuilt kernels in dist/
+	@$(PIP) wheel --no-deps --wheel-dir dist .
 
 # What holds processes to bounds of a second or so has the machine to itself; everything else shares the processors, in one
 # process more than these, up to eight (`tests/conftest.py`).

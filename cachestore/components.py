@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING
 from .entry import EntryCodec
 from .errors import KeyFileNotMade, KeyFileRefused, NothingKept
 from .folders import make_folder
+from .key import Key
 from .limits import Limits
 from .memory import MemoryTier
 from .node import Node
 from .node_state import NodeState
 from .options import StoreOptions
+from .outcome import Assemble, Found
 from .ownership import check_folder, check_folders
 from .signing import SigningKey, load_key, process_key
 from .single_flight import SingleFlight
@@ -25,6 +27,7 @@ from .verification import Verification
 
 if TYPE_CHECKING:
     from .inspection import Inspection
+    from .prebuilt import PrebuiltTier
     from .redis.link import RedisLink
     from .redis.tier import RedisTier
     from .single_creator import Obtained, SingleCreator
@@ -77,6 +80,13 @@ class Components:
 
             creator_type = KeylessCreator
         return creator_type(self._options, self.limits, self.node, self.verification, self.codec, self.tally)
+
+    @cached_property
+    def prebuilt(self) -> PrebuiltTier:
+        """The parts that came with the package."""
+        from .prebuilt import PrebuiltTier, prebuilt_file
+
+        return PrebuiltTier(prebuilt_file(self._options.prebuilt), self.tally)
 
     @cached_property
     def inspection(self) -> Inspection:
@@ -170,6 +180,26 @@ class Components:
                 pass  # the node counts it
         check_folders(options.place)
         self._trusted = True
+
+    def find_here(
+        self, state: NodeState, key: Key, assemble: Assemble | None = None, keep: bool = True
+    ) -> tuple[Found | None, float]:
+        """Return a payload that needs no connection, from memory, files or prebuilt parts, and the seconds of its creation."""
+        payload = self.memory.hit(key, current=True)
+        if payload is not None:
+            return Found(payload, "memory"), self.memory.creation_s(key)
+        entry = self.node.get(state, key)
+        if entry is not None:
+            payload, seconds = entry.payload, entry.meta.seconds
+            self.tally.use(key.digest, "files", seconds)
+        else:
+            payload, seconds = assemble(key) if assemble is not None else None, 0.0
+            if payload is None:
+                return None, 0.0
+            self.tally.add("hits.prebuilt")
+        if keep:
+            self.memory.put(key, payload, state, seconds)
+        return Found(payload, "files" if entry is not None else "prebuilt"), seconds
 
     def follow(self, state: NodeState) -> None:
         """Forget the entries in memory when the node's state has changed."""

@@ -51,6 +51,10 @@ class NothingKept(UserWarning):
     """A store cannot make its signing key file, so each process keeps what it creates to itself."""
 
 
+class PrebuiltRefused(UserWarning):
+    """The file of prebuilt parts, or one of its parts, is damaged, or another user could have changed it. It is not used."""
+
+
 class EntryCorrupt(StoreError):
     """Bytes at rest are not an entry, or not the entry that was written. The store counts, removes and recreates it."""
 

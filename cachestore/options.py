@@ -30,7 +30,8 @@ class StoreOptions:
     and if nobody has set one yet, `store_capacity` and `store_capacity_bytes` (0: no limit) become the namespace's. A
     silent creator keeps its lease for `lease_s`, a busy one for `creation_limit_s`; a caller waits `timeout_s` for another
     creator unless it gives a timeout. An embedded server stops after `server_idle_s` without clients (0: never). Entries
-    created here contain `toolchain`. A `read_only` store writes nothing anywhere (see `read_only`).
+    created here contain `toolchain`. A `read_only` store writes nothing anywhere (see `read_only`). `prebuilt` is the file of
+    prebuilt parts: "package" for that of the package, "none", or an absolute path (see `prebuilt`).
     """
 
     home: str
@@ -53,9 +54,12 @@ class StoreOptions:
     server_idle_s: float = 900.0
     toolchain: str = ""
     read_only: bool = False
+    prebuilt: str = "package"
 
     def __post_init__(self) -> None:
         self.place.check()
+        if self.prebuilt not in ("package", "none") and (not os.path.isabs(self.prebuilt) or "\0" in self.prebuilt):
+            raise ValueError(f"prebuilt {self.prebuilt!r} is neither 'package' nor 'none' nor an absolute path")
         for name in _CAPACITIES:
             object.__setattr__(self, name, checked_capacity(getattr(self, name), name))
         if self.server_idle_s < 0:
@@ -105,13 +109,14 @@ def options_from_environment(
     capacity_bytes: int | None = None,
     redis_server: str | None = None,
     read_only: bool | None = None,
+    prebuilt: str | None = None,
     **more: float | str,
 ) -> StoreOptions:
     """Return options with arguments first, then the environment, then the defaults.
 
     In the home folder's path, `{uid}` stands for the number of the process's user.
     Reads `POOLRT_REDIS_URL`, `POOLRT_NAMESPACE`, `POOLRT_HOME`, `POOLRT_KEY_FILE`, `POOLRT_PRIMITIVE_CACHE_CAPACITY`,
-    `POOLRT_PRIMITIVE_CACHE_BYTES`, `POOLRT_REDIS_SERVER` and `POOLRT_READ_ONLY`. `more` are other fields of
+    `POOLRT_PRIMITIVE_CACHE_BYTES`, `POOLRT_REDIS_SERVER`, `POOLRT_READ_ONLY` and `POOLRT_PREBUILT`. `more` are other fields of
     StoreOptions. Raises ValueError for values that cannot be used, naming the variable.
     """
     place = place_from_environment(url, namespace, home, key_file)
@@ -124,6 +129,7 @@ def options_from_environment(
         capacity_bytes=_number(capacity_bytes, "POOLRT_PRIMITIVE_CACHE_BYTES", 0),
         redis_server=redis_server or os.environ.get("POOLRT_REDIS_SERVER") or None,
         read_only=is_read_only(read_only),
+        prebuilt=prebuilt or os.environ.get("POOLRT_PREBUILT") or "package",
         **more,  # type: ignore[arg-type]
     )
 

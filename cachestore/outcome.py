@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from .key import Key
 
 if TYPE_CHECKING:
     from .single_creator import Source
 
+#: Returns the payload of a key if the process can put it together from prebuilt parts, without a creator; else None.
+Assemble: TypeAlias = Callable[[Key], "bytes | None"]
+
 
 class Found(NamedTuple):
-    """A payload and its tier: "memory", "files" or "redis"."""
+    """A payload and its tier: "memory", "files", "prebuilt" or "redis"."""
 
     value: bytes
     source: Source
@@ -18,7 +24,8 @@ class Found(NamedTuple):
 class Outcome(NamedTuple):
     """A payload, where it came from, the seconds that the call took, and those that the creation took.
 
-    `source` is "memory", "files", "redis", "waited" (for another creator) or "created"; a caller may have others of its own.
+    `source` is "memory", "files", "prebuilt", "redis", "waited" (for another creator) or "created"; a caller may have others of
+    its own.
     """
 
     value: bytes

@@ -30,7 +30,7 @@ from .redis.tier import RedisTier
 from .stats import Tally
 from .verification import Verification
 
-Source = Literal["memory", "files", "redis", "waited", "created"]
+Source = Literal["memory", "files", "prebuilt", "redis", "waited", "created"]
 Create = Callable[[], bytes]
 
 

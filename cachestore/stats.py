@@ -1,6 +1,7 @@
 """The store's counters: their names and meanings, and the tally that one process keeps until it can flush it.
 
 hits.memory/files/redis  look-ups answered by that tier
+hits.prebuilt            look-ups answered with the parts that came with the package (see `prebuilt`)
 misses                   look-ups that no tier could answer; of those, misses.redis asked Redis (it may be away)
 creations                results created, with Redis or without
 waits                    callers that got the result of another creator that was already at work
@@ -9,7 +10,7 @@ late                     results that came to Redis without a lease: made while 
 duplicates               results that came to Redis too late: there was one already, or a newer lease
 creation_errors          creators that failed
 evictions                entries dropped for capacity
-corrupt, forged          entries refused (see `entry`)
+corrupt, forged          entries refused (see `entry`), and prebuilt parts
 malformed                replies of Redis refused (see `redis.replies`)
 degraded                 steps of a call that needed Redis, or this node's files, and went on without them
 seconds_saved            creation time of the entries that hits in files or Redis brought back (not those in memory)
@@ -23,12 +24,13 @@ from collections.abc import Iterable
 from typing import Final, Literal, NamedTuple, TypedDict, cast
 
 #: Where an answer came from, nearest first.
-TIERS: Final[tuple[Literal["memory", "files", "redis"], ...]] = ("memory", "files", "redis")
+TIERS: Final[tuple[Literal["memory", "files", "prebuilt", "redis"], ...]] = ("memory", "files", "prebuilt", "redis")
 
 #: Names of the counters as they are kept (seconds as whole microseconds, so that sums stay exact).
 COUNTERS: Final = (
     "hits.memory",
     "hits.files",
+    "hits.prebuilt",
     "hits.redis",
     "misses",
     "misses.redis",
@@ -52,6 +54,7 @@ class Hits(TypedDict):
 
     memory: int
     files: int
+    prebuilt: int
     redis: int
 
 
@@ -230,7 +233,7 @@ def as_stats(counts: dict[str, int], entries: int, bytes_: int, capacity: int, c
     count = {name: counts.get(name, 0) for name in COUNTERS}
     sizes = {"entries": entries, "bytes": bytes_, "capacity": capacity, "capacity_bytes": capacity_bytes}
     hits = {tier: count.pop(f"hits.{tier}") for tier in TIERS}
-    beyond_files = hits["redis"] + count["misses"]
+    beyond_files = hits["prebuilt"] + hits["redis"] + count["misses"]
     tiers = {
         "process": {"hits": hits["memory"], "misses": hits["files"] + beyond_files},
         "files": {"hits": hits["files"], "misses": beyond_files},

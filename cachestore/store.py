@@ -23,7 +23,7 @@ from .key import Key
 from .lru import checked_capacity
 from .node_state import NodeState
 from .options import StoreOptions, options_from_environment
-from .outcome import Found, Outcome
+from .outcome import Assemble, Found, Outcome
 from .single_flight import Abandoned
 from .stats import Stats, as_stats
 
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from .explain import Explanation
     from .inspection import EntryInfo, Inspection, VerifyReport
     from .misses import Miss
+    from .prebuilt import PrebuiltTier
     from .redis.link import LinkStatus
     from .redis.tier import RedisTier
     from .single_creator import Obtained
@@ -87,13 +88,16 @@ class CacheStore:
         components, state = self._enter()
         if components.node.capacity(state) == 0:
             return None
-        found, creation_s = self._find_here(components, state, key, keep=False)
+        found, creation_s = components.find_here(state, key, keep=False)
         self._flush_hits(components, [found])
         return found and Outcome(found.value, found.source, time.monotonic() - begin, creation_s)
 
-    def get_many(self, keys: Sequence[Key], *, creates: bool = False) -> list[Found | None]:
+    def get_many(
+        self, keys: Sequence[Key], *, creates: bool = False, assemble: Assemble | None = None
+    ) -> list[Found | None]:
         """Return the payloads of several keys in order, asking Redis once for all that are not on this node.
 
+        What this node does not have, `assemble` may put together from prebuilt parts (see `prebuilt`), before Redis.
         With `creates`, `fetch_or_create` follows for each key that is missing, in any process: the miss is counted there.
         """
         components, state = self._enter()
@@ -104,7 +108,7 @@ class CacheStore:
         found: list[Found | None] = []
         rest: list[Key] = []
         for key in keys:
-            item, _ = self._find_here(components, state, key)
+            item, _ = components.find_here(state, key, assemble)
             found.append(item)
             if item is None:
                 rest.append(key)
@@ -122,7 +126,13 @@ class CacheStore:
         return self.fetch_or_create(key, create, timeout).value
 
     def fetch_or_create(
-        self, key: Key, create: Callable[[], bytes], timeout: float | None = None, *, keep_in_memory: bool = True
+        self,
+        key: Key,
+        create: Callable[[], bytes],
+        timeout: float | None = None,
+        *,
+        keep_in_memory: bool = True,
+        assemble: Assemble | None = None,
     ) -> Outcome:
         """Return the payload of a key and its source; `create()` makes it unless it exists or is under creation.
 
@@ -130,7 +140,7 @@ class CacheStore:
         bounds the wait for another creator, in seconds (None: the store's `timeout_s`); our own `create` is not
         interrupted. Raises CreationFailed with the creator's type, message and log, in every caller that waited for it,
         and CreationTimeout. A slow or dead Redis raises nothing: the payload is then created on this node. A caller that
-        keeps what it makes of a payload says False for `keep_in_memory`.
+        keeps what it makes of a payload says False for `keep_in_memory`. `assemble` is that of `get_many`.
         """
         begin = time.monotonic()
         near = self._memory.hit(key)
@@ -146,7 +156,7 @@ class CacheStore:
             return Outcome(obtained.payload, obtained.source, time.monotonic() - begin, obtained.creation_s)
         missed = False
         while True:
-            found, creation_s = self._find_here(components, state, key, keep_in_memory)
+            found, creation_s = components.find_here(state, key, assemble, keep_in_memory)
             self._flush_hits(components, [found])
             if found is not None:
                 return Outcome(found.value, found.source, time.monotonic() - begin, creation_s)
@@ -166,6 +176,11 @@ class CacheStore:
             components.tally.add("waits")
             components.flusher.flush_look_ups(None)
             return Outcome(obtained.payload, "waited", time.monotonic() - begin, obtained.creation_s)
+
+    @property
+    def prebuilt(self) -> PrebuiltTier:
+        """The parts of entries that came with the package."""
+        return self._components.prebuilt
 
     def remove(self, key: Key) -> bool:
         """Remove a key everywhere; return whether it was there. Counts nothing."""
@@ -190,8 +205,7 @@ class CacheStore:
         Redis later if it is away.
         """
         self._check_writable("clear")
-        components, _ = self._enter()
-        components.limits.clear()
+        self._enter()[0].limits.clear()
         self._enter()
 
     def set_capacity(self, capacity: int | None = None, bytes: int | None = None) -> None:
@@ -370,30 +384,16 @@ class CacheStore:
         components, state = self._enter()
         if components.node.capacity(state) == 0:
             return self.get_many([key])[0]
-        found, _ = self._find_here(components, state, key)
+        found, _ = components.find_here(state, key)
         if found is None:
             return self._find_there(components, state, (key,))[0]
         if found.source == "files":
             components.flusher.flush_look_ups(None)
         return found
 
-    def _find_here(
-        self, components: Components, state: NodeState, key: Key, keep: bool = True
-    ) -> tuple[Found | None, float]:
-        payload = components.memory.hit(key, current=True)
-        if payload is not None:
-            return Found(payload, "memory"), components.memory.creation_s(key)
-        entry = components.node.get(state, key)
-        if entry is None:
-            return None, 0.0
-        if keep:
-            components.memory.put(key, entry.payload, state, entry.meta.seconds)
-        components.tally.use(key.digest, "files", entry.meta.seconds)
-        return Found(entry.payload, "files"), entry.meta.seconds
-
     def _flush_hits(self, components: Components, found: list[Found | None]) -> None:
-        """Flush hits in files; the memory tier has its hits flushed from time to time."""
-        if any(item is not None and item.source == "files" for item in found):
+        """Flush hits in files and prebuilt parts; the memory tier has its hits flushed from time to time."""
+        if any(item is not None and item.source != "memory" for item in found):
             components.flusher.flush_look_ups(None)
 
     def _find_there(

@@ -119,7 +119,7 @@ def measure(path: Path, workers: int | None, images: int, started: float) -> Fin
 def describe(order: str, found: Findings) -> list[str]:
     """Return the findings of one run as lines."""
     made, workers = found["primitives"], found["workers"]
-    sources = ", ".join(f"{made[tier]} from {tier}" for tier in ("memory", "files", "redis") if made[tier])
+    sources = ", ".join(f"{made[tier]} from {tier}" for tier in ("memory", "files", "prebuilt", "redis") if made[tier])
     for source, words in (("derived", "derived"), ("waited", "waited for")):
         if made[source]:
             sources = ", ".join(filter(None, (f"{made[source]} {words}", sources)))

@@ -59,7 +59,7 @@ class Model:
 
     ``inputs`` and ``outputs`` describe its tensors (the largest shape, if a run counts how many elements an output has),
     ``report`` the sources of its primitives:
-    ``{"primitives": {"total", "created", "waited", "derived", "memory", "files", "redis"}, "load_s"}``.
+    ``{"primitives": {"total", "created", "waited", "derived", "memory", "files", "prebuilt", "redis"}, "load_s"}``.
 
     It keeps its graph (see the setting ``keep_graphs``): in a forked process, and after a restart of the server, the next
     call loads it again.

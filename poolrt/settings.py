@@ -65,6 +65,8 @@ class Settings:
     home: str = _knob("", "cache", _PATH)
     #: File with the secret that entries are signed with; empty: made in the home folder on first use, mode 0600.
     key_file: str = _knob("", "cache", _PATH)
+    #: File of prebuilt kernels: "package" is the one in the package, if it has one, "none" turns them off.
+    prebuilt: str = _knob("package", "cache", Text("'package', 'none' or an absolute path", r"package|none|/[^\0]*"))
     #: Most primitives that one process keeps in memory; 0: none.
     capacity: int = _knob(1024, "cache", Integer(0), "POOLRT_PRIMITIVE_CACHE_CAPACITY")
     #: Most bytes of entries that one process keeps in memory, beside `memory_bytes`; 0: no further limit.
@@ -194,7 +196,8 @@ class Settings:
 
     def store_arguments(self) -> dict[str, Any]:
         """Return the arguments of `poolrt.cachestore.CacheStore.connect` that say the same."""
-        same = ("namespace", "read_only", "capacity", "capacity_bytes", "memory_bytes", "files_bytes", "files_capacity")
+        same = ("namespace", "read_only", "prebuilt")
+        own = ("capacity", "capacity_bytes", "memory_bytes", "files_bytes", "files_capacity")
         shared = ("store_capacity", "store_capacity_bytes", "set_store_capacity")
         times = ("lease_s", "creation_limit_s", "io_timeout_s", "server_idle_s")
         return {
@@ -202,7 +205,7 @@ class Settings:
             "home": str(self.home_path),
             "key_file": os.path.expanduser(self.key_file) or None,
             "redis_server": os.path.expanduser(self.redis_server) or None,
-            **{name: getattr(self, name) for name in (*same, *shared, *times)},
+            **{name: getattr(self, name) for name in (*same, *own, *shared, *times)},
         }
 
 

@@ -19,6 +19,9 @@ from tests.workers.own_process import python
 settings.register_profile("patient", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")
 
+# What tests count does not depend on whether a developer has made the file of prebuilt kernels.
+os.environ["POOLRT_PREBUILT"] = "none"
+
 # Stores refuse the folders that tests make if a group may write to them.
 os.umask(0o022)
 

@@ -23,7 +23,16 @@ from poolrt.workers.ipc.bounded_decoding import Payload
 from poolrt.workers.verbose.output import LEVELS
 
 from .fair_queue import FairQueue
-from .instructions import CollectStatistics, Forget, LookUp, Lower, LoweredGraph, NoteCreated, TrimMemory
+from .instructions import (
+    CollectStatistics,
+    Forget,
+    LookUp,
+    Lower,
+    LoweredGraph,
+    NoteCreated,
+    PrimitiveToLoad,
+    TrimMemory,
+)
 from .lowering import Lowered, LoweringRequest, lower_here
 from .lowering_process import lower_in_process
 from .peers import Owner
@@ -256,9 +265,15 @@ class BackgroundThread:
         lowered = self._loads.get(task.load)
         if lowered is None:
             return {}
-        hits = self._opened().get_many([lowered.keys[i] for i in task.primitives], creates=True)
+        store = self._opened()
+        wanted = {lowered.keys[i]: lowered.graph.primitives[i] for i in task.primitives}
+        hits = store.get_many(
+            [lowered.keys[i] for i in task.primitives],
+            creates=True,
+            assemble=lambda key: _assemble(store, wanted[key]),
+        )
         if None in hits:
-            self._opened().keeps_nothing()  # prints the warning once; the creators, which find the same, do not
+            store.keeps_nothing()  # prints the warning once; the creators, which find the same, do not
         found = {
             i: (hit.value, str(hit.source)) for i, hit in zip(task.primitives, hits, strict=True) if hit is not None
         }
@@ -293,6 +308,16 @@ class BackgroundThread:
 
             self._kernels = KernelTable(_KERNELS)
         return self._kernels
+
+
+def _assemble(store: CacheStore, primitive: PrimitiveToLoad) -> bytes | None:
+    """Return the entry of a primitive if its kernels are prebuilt."""
+    if not primitive.compiles or not store.prebuilt.is_there():
+        return None
+    from poolrt.workers.implementations.primitive_desc import PrimitiveDesc
+    from poolrt.workers.primitives.prebuilt import prebuilt_entry
+
+    return prebuilt_entry(store, PrimitiveDesc.from_wire(primitive.descriptor))
 
 
 def _trim_memory() -> None:

@@ -39,7 +39,7 @@ NAME_LIMIT: Final = 200
 #: Sources of an entry in reports. Of several loads that wait for one creation, the first has its source, the others
 #: "waited", as has a load for which another pool was just creating: over all reports, "created" counts each creation once.
 #: "derived" are made by the coordinator, of kernels that it has from other primitives.
-SOURCES: Final = ("created", "waited", "derived", "memory", "files", "redis")
+SOURCES: Final = ("created", "waited", "derived", "memory", "files", "prebuilt", "redis")
 
 
 @dataclass(slots=True, eq=False)

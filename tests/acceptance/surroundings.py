@@ -42,9 +42,10 @@ class Surroundings:
             place.mkdir(parents=True)
 
     def environment(self, **more: str) -> dict[str, str]:
-        """Return the variables that a program gets: none of poolrt's but those chosen here."""
+        """Return the variables that a program gets: none of poolrt's but those chosen here, and no prebuilt kernels."""
         env = {name: value for name, value in os.environ.items() if not name.startswith("POOLRT_")}
         own = {"HOME": str(self.folder / "home"), "POOLRT_HOME": str(self.cache), "TMPDIR": str(self.temporary)}
+        own["POOLRT_PREBUILT"] = "none"  # whether a developer has made the file or not
         return env | own | {MARK: str(self.folder)} | self._environ | more
 
     def start(self, *words: str | Path, **more: str) -> subprocess.Popen[str]:

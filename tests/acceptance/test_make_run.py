@@ -51,6 +51,7 @@ def test_the_first_call_is_cold_then_warm_and_the_second_is_warm_from_the_start(
         "waited": 0,
         "memory": 0,
         "files": total,
+        "prebuilt": 0,
         "redis": 0,
     }
     assert found["verdict"].startswith("both results agree; the warm load took 1/")

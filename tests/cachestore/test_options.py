@@ -17,6 +17,7 @@ VARIABLES = {
     "POOLRT_PRIMITIVE_CACHE_BYTES": "3456",
     "POOLRT_REDIS_SERVER": "/a/server",
     "POOLRT_READ_ONLY": "yes",
+    "POOLRT_PREBUILT": "/a/file",
 }
 
 
@@ -46,14 +47,20 @@ def test_variables_come_before_defaults(monkeypatch: pytest.MonkeyPatch) -> None
         capacity_bytes=3456,
         redis_server="/a/server",
         read_only=True,
+        prebuilt="/a/file",
     )
 
 
 def test_arguments_come_before_variables(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name, value in VARIABLES.items():
         monkeypatch.setenv(name, value)
-    options = options_from_environment("redis://other", "mine", str(tmp_path), "/k", 0, 0, "/s", False, lease_s=2.5)
-    assert options == StoreOptions(str(tmp_path), "redis://other", "mine", "/k", 0, 0, redis_server="/s", lease_s=2.5)
+    options = options_from_environment(
+        "redis://other", "mine", str(tmp_path), "/k", 0, 0, "/s", False, "none", lease_s=2.5
+    )
+    mine = StoreOptions(
+        str(tmp_path), "redis://other", "mine", "/k", 0, 0, redis_server="/s", prebuilt="none", lease_s=2.5
+    )
+    assert options == mine
 
 
 @pytest.mark.parametrize("text", ["many", "-1", "1.5"])

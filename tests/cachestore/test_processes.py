@@ -129,7 +129,7 @@ def test_hits_of_processes_without_connection_reach_redis(
     for said in actors.results(*warm):
         assert [result["source"] for result in said["results"]] == ["files", "memory", *["files"] * 4]
     stats = store.stats()
-    assert stats["hits"] == {"memory": 3, "files": 15, "redis": 0}
+    assert stats["hits"] == {"memory": 3, "files": 15, "prebuilt": 0, "redis": 0}
     # And the order of use has followed: the ten least recently used are dropped first
     store.set_capacity(5)
     assert {entry.digest for entry in store.entries()} == {Key(fields).digest for fields in FIELDS[:5]}

@@ -168,7 +168,7 @@ def test_what_it_makes_is_for_itself_and_counted_by_itself(make: StoreMaker) -> 
         assert store.get(KEYS[0]) == payload(KEYS[0])
         mine, theirs = store.stats(), other.stats()
         assert (mine["creations"], mine["misses"]) == (before["creations"] + 1, before["misses"] + 1)
-        assert mine["hits"] == {"memory": 2, "files": before["hits"]["files"] + 1, "redis": 0}
+        assert mine["hits"] == {"memory": 2, "files": before["hits"]["files"] + 1, "prebuilt": 0, "redis": 0}
         assert mine["seconds_saved"] > 0
         # A second look counts nothing twice.
         assert store.stats()["creations"] == mine["creations"]

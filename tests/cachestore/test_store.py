@@ -144,7 +144,7 @@ def test_hits_of_every_tier_are_counted_once(store: CacheStore, open_store: Open
         other.get(KEYS[1])
     store.close()
     stats = open_store().stats()
-    assert stats["hits"] == {"memory": 1099, "files": 1, "redis": 0}
+    assert stats["hits"] == {"memory": 1099, "files": 1, "prebuilt": 0, "redis": 0}
     assert stats["misses"] == 2
 
 
@@ -421,7 +421,7 @@ def test_every_call_is_counted(store: CacheStore, open_store: OpenStore, backend
     store.get(KEYS[0])
     open_store().get(KEYS[0])
     stats = store.stats()
-    assert stats["hits"] == {"memory": 1, "files": 1, "redis": 0}
+    assert stats["hits"] == {"memory": 1, "files": 1, "prebuilt": 0, "redis": 0}
     assert (stats["misses"], stats["creations"], stats["waits"]) == (2, 1, 0)
     assert (stats["entries"], stats["capacity"], stats["capacity_bytes"]) == (1, 1024, 0)
     assert stats["bytes"] == store.entries()[0].bytes

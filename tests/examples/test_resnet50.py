@@ -32,6 +32,7 @@ def findings(agrees: bool = True, created: int = 0, numba: bool = False) -> dict
         "derived": 0,
         "memory": 0,
         "files": 9 - created,
+        "prebuilt": 0,
         "redis": 0,
     }
     workers = [{"pid": 1, "numba_imported": numba}, {"pid": 2, "numba_imported": False}]

@@ -74,7 +74,7 @@ def test_the_statistics_of_a_pool_are_readable() -> None:
         "queue": {"waiting": 0, "in_flight": 0, "creating": 0},
         "arena": {"bytes": 64 << 20, "used": 1 << 20},
         "cache": {
-            "hits": {"files": 6, "redis": 0},
+            "hits": {"files": 6, "prebuilt": 0, "redis": 0},
             "misses": 2,
             "late": 0,
             "seconds_saved": 8.138926,

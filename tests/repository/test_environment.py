@@ -21,7 +21,7 @@ READERS = {
         "POOLRT_KEY_FILE",
         "POOLRT_READ_ONLY",
     },
-    "cachestore/options.py": {"POOLRT_REDIS_SERVER", ANY},
+    "cachestore/options.py": {"POOLRT_PREBUILT", "POOLRT_REDIS_SERVER", ANY},
     "poolrt/settings.py": {"POOLRT_CONFIG", ANY},
     # Numba's variables, which can change the code of a kernel
     "poolrt/kernels/kernel.py": {ANY},

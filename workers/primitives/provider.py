@@ -27,9 +27,10 @@ from .derivation import KernelTable
 from .entry import Entry, MalformedEntry, parse_entry
 from .key import primitive_key
 from .policies import LruPrimitiveCache
+from .prebuilt import prebuilt_entry
 
 #: Sources of a primitive, the nearest first. The source of one that is made of others is the farthest of theirs.
-_SOURCES: Final = ("memory", "derived", "files", "redis", "waited", "created")
+_SOURCES: Final = ("memory", "derived", "files", "prebuilt", "redis", "waited", "created")
 
 
 class PrimitiveCacheStats(TypedDict):
@@ -238,7 +239,11 @@ class PrimitiveProvider:
                 outcome = self._find_or_derive(pd, key, installed)
                 if outcome is None:
                     outcome = self._store.fetch_or_create(
-                        key, lambda: self._create_entry(pd), limit, keep_in_memory=False
+                        key,
+                        lambda: self._create_entry(pd),
+                        limit,
+                        keep_in_memory=False,
+                        assemble=lambda _: prebuilt_entry(self._store, pd),
                     )
                 entry, kernels = self._kernels.share(self._parse(pd, key, outcome.value))
                 # After the outer one, which needs only their keys: no creation waits for another.

@@ -24,6 +24,7 @@ _FOUND: Final = {
     "waited": "create:cache_hit",
     "derived": "create:from_cached_kernels",
     "files": "create:persistent_cache_hit",
+    "prebuilt": "create:persistent_cache_hit",
     "redis": "create:persistent_cache_hit",
     "created": "create:cache_miss",
 }

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import sys
-import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
+from poolrt.cli.cache.progress import Progress
 from poolrt.cli.report import JobFailed, Report, UsageError, bytes_text
-from poolrt.cli.streams import say
 
 if TYPE_CHECKING:
     from poolrt.cachestore import CacheStore
-
-#: Least time, in seconds, between two lines of progress if standard error is no terminal.
-_BETWEEN_LINES_S: Final = 1.0
 
 
 def export(options: argparse.Namespace, store: CacheStore, report: Report) -> int:
@@ -24,7 +19,7 @@ def export(options: argparse.Namespace, store: CacheStore, report: Report) -> in
     if not path.parent.is_dir():
         raise UsageError(f"{path}: there is no folder {path.parent}")
     try:
-        with _Progress("exported") as progress:
+        with Progress("exported") as progress:
             done = store.export(path, progress.show)
     except OSError as error:
         raise JobFailed(f"{path}: {error.strerror}") from error
@@ -41,7 +36,7 @@ def import_(options: argparse.Namespace, store: CacheStore, report: Report) -> i
     if not path.is_file():
         raise UsageError(f"{path}: {'not a file' if path.exists() else 'no such file'}")
     try:
-        with _Progress("imported") as progress:
+        with Progress("imported") as progress:
             done = store.import_(path, progress.show, options.node_only)
     except OSError as error:
         raise JobFailed(f"{path}: {error.strerror}") from error
@@ -56,30 +51,3 @@ def import_(options: argparse.Namespace, store: CacheStore, report: Report) -> i
             report.say(f"{count} {reason}")
     report.result(done.as_dict())
     return 0
-
-
-class _Progress:
-    """Progress on standard error: one line that is overwritten on a terminal, else a new line at most each second."""
-
-    def __init__(self, done: str) -> None:
-        self._done = done
-        self._terminal = sys.stderr.isatty()
-        self._printed = time.monotonic()
-        self._open = False
-
-    def show(self, number: int, of: int) -> None:
-        """Print that `number` entries of `of` are done."""
-        now = time.monotonic()
-        if self._terminal:
-            say(f"\r{self._done} {number} of {of}", end="")
-            self._open = True
-        elif now - self._printed >= _BETWEEN_LINES_S:
-            say(f"{self._done} {number} of {of}")
-            self._printed = now
-
-    def __enter__(self) -> _Progress:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._open:
-            say("")

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from poolrt.cli.cache import bundles
+from poolrt.cli.cache import bundles, prebuild
 from poolrt.cli.cache.described import described, dtypes_text, name_text, shapes_text
 from poolrt.cli.cache.explain import LAST, explain
 from poolrt.cli.cache.values import age_text, find_digest, readable, stored_key
@@ -183,6 +183,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="write this node's files only; Redis is neither asked nor started and gets entries as they are used",
     )
+    prebuild.configure(
+        action(
+            "prebuild",
+            "compile the kernels of well-known networks into the file that travels in the package",
+            "  poolrt cache prebuild\n  poolrt cache prebuild model.onnx --only --output /srv/kernels.parts",
+            prebuild.prebuild,
+        )
+    )
     action(
         "down",
         "stop the embedded server; its data stay, and its next use starts it again",
@@ -225,7 +233,7 @@ def _stats(options: argparse.Namespace, store: CacheStore, report: Report) -> in
         ["store", f"namespace {settings.namespace}, shared by all processes and nodes"],
         ["entries", f"{stats['entries']} of {stats['capacity']}"],
         ["bytes", f"{bytes_text(stats['bytes'])} ({limit})"],
-        ["hits", f"{hits['files']} in files, {hits['redis']} in Redis"],
+        ["hits", f"{hits['files']} in files, {hits['prebuilt']} prebuilt, {hits['redis']} in Redis"],
         [
             "misses",
             f"{stats['misses']} in no tier; {tiers['files']['misses']} in files, {tiers['redis']['misses']} in Redis",
@@ -241,7 +249,7 @@ def _stats(options: argparse.Namespace, store: CacheStore, report: Report) -> in
     process = {"capacity": settings.capacity, "capacity_bytes": settings.memory_limit, "hits": hits["memory"]}
     names = ("entries", "bytes", "capacity", "capacity_bytes", "evictions")
     shared = {name: count for name, count in stats.items() if name in names}
-    shared["hits"] = {"files": hits["files"], "redis": hits["redis"]}
+    shared["hits"] = {tier: count for tier, count in hits.items() if tier != "memory"}
     rows += [
         ["process", "each has a memory of its own"],
         ["primitives", f"at most {settings.capacity}, {bytes_text(settings.memory_limit)}, as configured here"],

@@ -68,12 +68,13 @@ def _execute(options: argparse.Namespace, settings: Settings, report: Report) ->
 
 
 def _check(options: argparse.Namespace, settings: Settings) -> Iterator[Finding]:
-    from . import libraries, machine, opencl, store
+    from . import libraries, machine, opencl, prebuilt, store
 
     yield _check_settings(options.config)
     yield from machine.findings(settings)
     yield from libraries.findings()
     yield from store.findings(settings)
+    yield prebuilt.finding(settings)
     yield from opencl.findings(options.opencl_timeout)
 
 

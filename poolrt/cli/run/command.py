@@ -228,7 +228,7 @@ def _print_result(
     found: Mapping[str, Any], options: argparse.Namespace, explained: ExplainedPlan | None, report: Report
 ) -> None:
     made = found["primitives"]
-    tiers = {tier: f"from {tier}" for tier in ("memory", "files", "redis")}
+    tiers = {tier: f"from {tier}" for tier in ("memory", "files", "prebuilt", "redis")}
     ways = {"waited": "created for others meanwhile", "derived": "derived from kernels of others", **tiers}
     reused = ", ".join(f"{made[source]} {way}" for source, way in ways.items() if made[source])
     report.say(f"{found['model']}: {found['nodes']} nodes on {found['engine']}, {len(found['workers'])} workers")

@@ -80,6 +80,7 @@ def test_a_compiler_that_is_broken_is_an_error_with_its_type_message_log_and_the
             "derived": 0,
             "memory": 0,
             "files": 1,
+            "prebuilt": 0,
             "redis": 0,
         }
         np.testing.assert_array_equal(model.run(x=_X)["y"], np.maximum(_X, 0))

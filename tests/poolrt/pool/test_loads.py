@@ -65,6 +65,7 @@ def test_the_first_load_creates_the_next_pool_finds_files_and_the_second_load_as
         "derived": 0,
         "memory": 0,
         "files": 0,
+        "prebuilt": 0,
         "redis": 0,
     }
     assert report["load_s"] > 0
@@ -81,6 +82,7 @@ def test_the_first_load_creates_the_next_pool_finds_files_and_the_second_load_as
         "derived": 0,
         "memory": 1,
         "files": 0,
+        "prebuilt": 0,
         "redis": 0,
     }
     with poolrt.Pool(workers=1, threads=1, **fresh) as pool:
@@ -92,6 +94,7 @@ def test_the_first_load_creates_the_next_pool_finds_files_and_the_second_load_as
             "derived": 0,
             "memory": 0,
             "files": 1,
+            "prebuilt": 0,
             "redis": 0,
         }
         files, redis = (pool.stats()["cache"]["tiers"][tier] for tier in ("files", "redis"))
@@ -103,7 +106,7 @@ def test_another_shape_is_derived_from_kernels_that_the_pool_has(creating: poolr
     creating.load(relu_graph((3, 8), step="logistic"))
     before = creating.stats()["cache"]
     model = creating.load(relu_graph((70, 3, 9), step="logistic"))
-    nothing = {"total": 1, "created": 0, "waited": 0, "derived": 0, "memory": 0, "files": 0, "redis": 0}
+    nothing = {"total": 1, "created": 0, "waited": 0, "derived": 0, "memory": 0, "files": 0, "prebuilt": 0, "redis": 0}
     assert model.report["primitives"] == {**nothing, "derived": 1}
     x = np.random.default_rng().standard_normal((70, 3, 9), np.float32)
     np.testing.assert_allclose(model.run(x=x)["y"], 1 / (1 + np.exp(-x.astype(np.float64))), rtol=1e-5)
@@ -133,7 +136,7 @@ def test_several_loads_at_once_create_each_primitive_once(creating: poolrt.Pool,
         thread.join(BOUND_S)
     assert creating.stats()["cache"]["creations"] - before == 1
     # One has created it, the others have waited for that
-    others = {"total": 1, "created": 0, "waited": 1, "derived": 0, "memory": 0, "files": 0, "redis": 0}
+    others = {"total": 1, "created": 0, "waited": 1, "derived": 0, "memory": 0, "files": 0, "prebuilt": 0, "redis": 0}
     assert sorted(reports, key=lambda report: report["waited"]) == [
         {**others, "created": 1, "waited": 0},
         others,

@@ -57,7 +57,7 @@ def test_stats_count_what_other_stores_did(keys: list[Key], capsys: pytest.Captu
         assert store.get(keys[0]) is not None
     answer = _json(capsys, "stats")
     assert (answer["entries"], answer["capacity"], answer["creations"], answer["misses"]) == (3, 1024, 3, 3)
-    assert answer["hits"] == {"memory": 0, "files": 1, "redis": 0}
+    assert answer["hits"] == {"memory": 0, "files": 1, "prebuilt": 0, "redis": 0}
     assert answer["bytes"] >= 6000
     assert set(answer) == {
         *("entries", "bytes", "capacity", "capacity_bytes", "hits", "misses", "creations", "waits", "takeovers"),
@@ -78,7 +78,7 @@ def test_stats_keep_the_store_and_the_process_apart(
     assert answer["process"] == {"capacity": 0, "capacity_bytes": 256 << 20, "hits": 1}
     assert answer["store"] == {
         **{name: answer[name] for name in ("entries", "bytes", "capacity", "capacity_bytes", "evictions")},
-        "hits": {"files": 1, "redis": 0},
+        "hits": {"files": 1, "prebuilt": 0, "redis": 0},
     }
     assert (answer["store"]["entries"], answer["store"]["capacity"], answer["capacity"]) == (3, 7, 7)
     assert main(["cache", "stats"]) == 0

@@ -1,0 +1,62 @@
+"""The kernels that graphs need on each kind of processor, and the primitives to create that contain them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import combinations
+from typing import TYPE_CHECKING, Final
+
+from poolrt.cachestore import Key
+from poolrt.workers.engines.target import EXTENSIONS, Target
+from poolrt.workers.primitives.derivation import identities_of
+from poolrt.workers.primitives.key import primitive_key
+from poolrt.workers.primitives.prebuilt import can_be_prebuilt, part_key
+
+from ..graph.lower import lower
+from ..graph.packed import pack_graph, unpack_graph
+from ..graph.wire_parser import parse
+
+if TYPE_CHECKING:
+    from poolrt.workers.implementations.primitive_desc import PrimitiveDesc
+
+    from ..graph.builder import Graph
+
+#: ISA levels that kernels are prebuilt for: those of processors since 2013 and 2017.
+LEVELS: Final = ("x86-64-v3", "x86-64-v4")
+#: Threads of a worker. Only whether there are several decides which kernels it needs.
+_THREADS: Final = (1, 2)
+
+
+def usual_targets() -> Iterator[Target]:
+    """Yield the targets: each level, and the last one with each set of extensions that a processor may have."""
+    for level in LEVELS:
+        yield Target("cpu", "native", (("isa", level),))
+    for count in range(1, len(EXTENSIONS) + 1):
+        for chosen in combinations(EXTENSIONS, count):
+            yield Target("cpu", "native", (("isa", LEVELS[-1]), ("extensions", " ".join(chosen))))
+
+
+class Collection:
+    """The kernels of the graphs that were added, for some targets, each with a primitive that contains it."""
+
+    def __init__(self, targets: Iterable[Target]) -> None:
+        self._targets = tuple(targets)
+        self._seen: set[Key] = set()
+        #: Key of a kernel -> a primitive with it, and its number among the primitive's kernels.
+        self.kernels: dict[Key, tuple[PrimitiveDesc, int]] = {}
+
+    def add(self, graph: Graph) -> None:
+        """Add the kernels of a graph. Raises LoweringError."""
+        packed = pack_graph(graph.to_wire()[0])
+        for target in self._targets:
+            for threads in _THREADS:
+                for pd in lower(parse(unpack_graph(packed)), {"cpu": target}, threads).primitives:
+                    self._add_primitive(pd)
+
+    def _add_primitive(self, pd: PrimitiveDesc) -> None:
+        key = primitive_key(pd)
+        if key in self._seen or not can_be_prebuilt(pd):
+            return
+        self._seen.add(key)
+        for number, identity in enumerate(identities_of(pd, pd.program())):
+            self.kernels.setdefault(part_key(identity), (pd, number))
