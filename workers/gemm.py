@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
     from .execution.primitive import Primitive
 
+    _OnPool = Callable[[ThreadpoolInterface, tuple[int, ...]], None]
+
 #: Meaning of ``offsetc`` -> mask of dst's zero points: one value, one a column, one a row.
 _OFFSETS: Final = {"F": 0, "R": 2, "C": 1}
 #: Primitives of products that are kept ready, most recently used.
@@ -53,8 +55,8 @@ def sgemm(
     the calling thread computes, and also in a task of an asynchronous pool; outside of its tasks, that is waited for.
     Raises ValueError naming the argument.
     """
-    if threadpool is None and alpha == 1.0 and beta == 0.0:
-        product = _products().multiply_in_place(a, b, c, transa, transb)
+    if alpha == 1.0 and beta == 0.0 and (threadpool is None or _is_joined(threadpool)):
+        product = _products().multiply_in_place(a, b, c, transa, transb, threadpool)
         if product is not None:
             return product
     import numpy
@@ -157,6 +159,11 @@ def _integer_gemm(
     return result
 
 
+def _is_joined(pool: ThreadpoolInterface) -> bool:
+    """Return whether regions end before a pool returns to the calling thread, which runs no task of it."""
+    return pool.IS_CONSTANT and not pool.get_flags() & pool.ASYNCHRONOUS and not pool.get_in_parallel()
+
+
 def _factor(name: str, given: Any, dtype: str, transposed: bool) -> NDArray[Any]:
     """Return a factor in its multiplied form, (rows, columns), copied only if kernels cannot read it where it is."""
     import numpy
@@ -252,29 +259,35 @@ class _Products:
         return Memory(desc, self.engine, block)
 
     def multiply_in_place(
-        self, a: Any, b: Any, c: NDArray[Any] | None, transa: bool, transb: bool
+        self, a: Any, b: Any, c: NDArray[Any] | None, transa: bool, transb: bool, pool: ThreadpoolInterface | None
     ) -> NDArray[Any] | None:
-        """Return the product of matrices that need no check and no copy, on the calling thread; None of others."""
+        """Return the product of matrices that need no check and no copy; None of others.
+
+        The calling thread computes it, together with a pool's threads if there is one, which it has joined.
+        """
         float32 = self._float32
         if type(a) is not self._array or type(b) is not self._array or a.dtype != float32 or b.dtype != float32:
             return None
         ready = self._ready(a.shape, a.strides, b.shape, b.strides, transa, transb)
         if ready is None or self._verbose.executes:
             return None
-        shape, execute = ready
+        shape, execute, execute_on = ready
         if c is None:
             c = self._empty(shape, float32)
         elif c.dtype != float32 or c.shape != shape or not c.flags.c_contiguous or not c.flags.writeable:
             return None
         address_of = self._address_of
-        execute((address_of(a), address_of(b), address_of(c)))
+        if pool is None:
+            execute((address_of(a), address_of(b), address_of(c)))
+        else:
+            execute_on(pool, (address_of(a), address_of(b), address_of(c)))
         return c
 
     def _bind(
         self, a: tuple[int, ...], a_steps: tuple[int, ...], b: tuple[int, ...], b_steps: tuple[int, ...], transa: bool,
         transb: bool,
-    ) -> tuple[tuple[int, int], Callable[[tuple[int, ...]], None]] | None:  # fmt: skip
-        """Return the product's shape and what multiplies matrices at their addresses; None if it is not possible.
+    ) -> tuple[tuple[int, int], Callable[[tuple[int, ...]], None], _OnPool] | None:  # fmt: skip
+        """Return the product's shape and what multiplies matrices at their addresses, alone and on a pool; or None.
 
         Shapes and strides, in bytes, are those of matrices of float32. Matrices are read in whole vectors, so the last
         columns of ``b`` must be whole ones: there may be no memory behind.
@@ -291,7 +304,7 @@ class _Products:
         if not isinstance(resource, RealizedPrimitive):
             return None
         execution = CallingThreadExecution(resource, (Arg.SRC, Arg.WEIGHTS, Arg.DST), self._scratchpads)
-        return (left[0], right[1]), execution.execute
+        return (left[0], right[1]), execution.execute, execution.execute_on
 
     def _create(self, src: MemoryDesc, weights: MemoryDesc, dst: MemoryDesc, attr: PrimitiveAttr) -> Primitive:
         return Matmul.PrimitiveDesc(self.engine, src, weights, None, dst, attr=attr).create()

@@ -1,4 +1,4 @@
-"""Executes a realized native primitive on the calling thread at addresses, without streams and memories."""
+"""Executes a realized native primitive at addresses on the calling thread, or a pool that it joins, without streams."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from typing import Final
 
 from ..desc.args import Arg
 from ..memory.buffer import Buffer
-from ..threadpools.interface import KERNEL_TYPE, Region
+from ..threadpools.interface import KERNEL_TYPE, Region, ThreadpoolInterface
 from ..threadpools.jobs import Jobs
+from ..threadpools.regions import PackedRegions
 from .native_binding import BoundPrimitive, RealizedPrimitive
 
 #: Bytes of scratch memory that a thread keeps for later executions at most.
@@ -43,7 +44,7 @@ class CallingThreadExecution:
     ``args`` are the arguments whose addresses an execution gets, in this order.
     """
 
-    __slots__ = ("_args", "_idle", "_nbytes", "_primitive", "_scratchpads")
+    __slots__ = ("_args", "_idle", "_nbytes", "_on_pools", "_primitive", "_scratchpads")
 
     def __init__(self, primitive: RealizedPrimitive, args: Sequence[int], scratchpads: ThreadScratchpads) -> None:
         self._primitive = primitive
@@ -52,6 +53,8 @@ class CallingThreadExecution:
         self._scratchpads = scratchpads
         #: Launches that no execution uses now.
         self._idle: list[BoundLaunches] = []
+        #: The same for pools, by how work is cut into jobs for them.
+        self._on_pools: dict[Jobs, list[_PoolLaunches]] = {}
 
     def execute(self, addresses: tuple[int, ...]) -> None:
         """Execute on memory at addresses and return when it has ended. Raises KernelFailed."""
@@ -69,6 +72,43 @@ class CallingThreadExecution:
             if kernel(launches.start, launches.error, packed):
                 raise region.failure(launches.room[_ERROR])
         idle.append(launches)
+
+    def execute_on(self, pool: ThreadpoolInterface, addresses: tuple[int, ...]) -> None:
+        """Execute on a synchronous pool, of which the caller runs no task, and return when it has ended.
+
+        Raises KernelFailed.
+        """
+        if self._nbytes:
+            addresses = (*addresses, self._scratchpads.grant(self._nbytes).address)
+        jobs = Jobs.on(pool)
+        idle = self._on_pools.setdefault(jobs, [])
+        try:
+            launches = idle.pop()
+        except IndexError:
+            launches = _PoolLaunches(self._primitive, self._args, jobs)
+        pool.run_regions(launches.move(addresses))
+        idle.append(launches)
+
+
+class _PoolLaunches:
+    """Bound launches as parallel regions, for one execution at a time."""
+
+    __slots__ = ("_addresses", "_args", "_move", "_regions")
+
+    def __init__(self, primitive: RealizedPrimitive, args: tuple[int, ...], jobs: Jobs) -> None:
+        self._args = (*args, int(Arg.SCRATCHPAD)) if primitive.entry.scratchpad else args
+        bound = BoundPrimitive(primitive, dict.fromkeys(self._args), None, jobs)
+        self._move = bound.move
+        self._regions = PackedRegions(bound.regions(primitive.entry.implementation))
+        self._addresses: tuple[int, ...] = ()
+
+    def move(self, addresses: tuple[int, ...]) -> PackedRegions:
+        """Return the regions, on memory at addresses."""
+        if addresses != self._addresses:
+            self._addresses = addresses
+            for arg, address in zip(self._args, addresses, strict=True):
+                self._move(arg, address)
+        return self._regions
 
 
 class BoundLaunches:
