@@ -15,6 +15,8 @@ from poolrt.workers.threadpools.regions import PackedRegions
 from .kinds import Loop
 
 BOUND_S = 20.0
+#: Submissions: a thread is awake for a moment now and then, and needs no wake-up in that.
+TIMES = 6
 #: Longer than a thread spins after a region, with what two submissions may be apart to count together.
 PAUSE_S = 0.01
 #: Nanoseconds that are shorter, and longer, than any machine takes to wake a thread.
@@ -50,23 +52,25 @@ def test_no_thread_is_woken_for_short_work(loop: Loop) -> None:
 def test_a_thread_is_woken_for_long_work_until_it_proves_to_be_short(loop: Loop) -> None:
     with NativePool(2, kernels=loop) as pool:
         regions = clocks(loop, LONG)
-        until_asleep(pool)
-        pool.run_regions(regions)
-        assert pool.wake_ups == 1
-        for _ in range(5):
+        for _ in range(TIMES):
+            until_asleep(pool)
+            pool.run_regions(clocks(loop, LONG))
+        woken = pool.wake_ups
+        assert woken > 0
+        for _ in range(TIMES):
             until_asleep(pool)
             pool.run_regions(regions)
         # On a busy machine, a task that is held up seems to take long.
-        assert pool.wake_ups < 6
+        assert pool.wake_ups - woken < TIMES
 
 
 def test_a_thread_is_woken_for_work_of_unknown_length(loop: Loop) -> None:
     with NativePool(2, kernels=loop) as pool:
         regions = clocks(loop, -1)
-        for count in range(1, 4):
+        for _ in range(TIMES):
             until_asleep(pool)
             pool.run_regions(regions)
-            assert pool.wake_ups == count
+        assert pool.wake_ups > 1
 
 
 def test_a_thread_is_woken_for_short_submissions_that_follow_closely(loop: Loop) -> None:
