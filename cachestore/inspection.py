@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
@@ -103,6 +103,16 @@ class Inspection:
                 pass
         files = self._node.listing(self._node.state())
         return len(files), sum(file.bytes for file in files)
+
+    def payloads_here(self, seen: Container[str], most: int) -> dict[str, bytes]:
+        """Return the payloads of the sound entries of this node, the least recently used first: see `CacheStore`."""
+        state = self._node.state()
+        found = {}
+        for digest in [file.digest for file in self._node.listing(state)[-most:]]:
+            if digest not in seen:
+                entry = self._sound_entry(digest, self._node.get_blob(state, digest, use=False))
+                found[digest] = b"" if entry is None else entry.payload
+        return found
 
     def explainer(self, tier: RedisTier | None) -> Explainer:
         """Return an explainer that compares keys with all entries in this node's files and in Redis."""

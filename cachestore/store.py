@@ -12,9 +12,8 @@ import os
 import sys
 import time
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import replace
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from .components import Components
@@ -92,6 +91,10 @@ class CacheStore:
         self._flush_hits(components, [found])
         return found and Outcome(found.value, found.source, time.monotonic() - begin, creation_s)
 
+    def payloads_here(self, seen: Container[str], most: int) -> dict[str, bytes]:
+        """Return the payloads of the `most` entries of this node used last, by digest, without those `seen`; counts nothing."""
+        return self._enter()[0].inspection.payloads_here(seen, most)
+
     def get_many(
         self, keys: Sequence[Key], *, creates: bool = False, assemble: Assemble | None = None
     ) -> list[Found | None]:
@@ -121,9 +124,7 @@ class CacheStore:
     def get_or_create(self, key: Key, create: Callable[[], bytes], timeout: float | None = None) -> bytes:
         """Return the payload of a key, created unless it exists or is under creation. See `fetch_or_create`."""
         payload = self._memory.hit(key)
-        if payload is not None:
-            return payload
-        return self.fetch_or_create(key, create, timeout).value
+        return self.fetch_or_create(key, create, timeout).value if payload is None else payload
 
     def fetch_or_create(
         self,
@@ -294,7 +295,7 @@ class CacheStore:
         `progress(done, total)` is called with numbers of entries. Raises OSError when the file cannot be written, and
         StoreUnavailable when Redis goes away half-way; the former file then stays.
         """
-        components, _ = self._enter()
+        components = self._enter()[0]
         return components.transfer.export(components.limits.tier(), os.fspath(path), progress)
 
     def import_(
@@ -351,9 +352,7 @@ class CacheStore:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _check_writable(self, action: str) -> None:

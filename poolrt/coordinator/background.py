@@ -298,7 +298,7 @@ class BackgroundThread:
         from poolrt.workers.implementations.primitive_desc import PrimitiveDesc
 
         try:
-            return self._kernel_table().derive(PrimitiveDesc.from_wire(descriptor))
+            return self._kernel_table().derive(PrimitiveDesc.from_wire(descriptor), self._opened())
         except Exception:  # noqa: BLE001 - the creator gets the same error, and its log is the client's
             return None
 

@@ -273,7 +273,7 @@ class PrimitiveProvider:
         found = self._store.find_here(key)
         if found is None:
             begin = time.monotonic()
-            entry = self._kernels.derive(pd)
+            entry = self._kernels.derive(pd, self._store)
             if entry is not None:
                 installed.derived.add()
                 seconds = time.monotonic() - begin

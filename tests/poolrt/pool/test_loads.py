@@ -102,7 +102,9 @@ def test_the_first_load_creates_the_next_pool_finds_files_and_the_second_load_as
         assert redis == {"hits": 0, "misses": 0}  # there is none to ask
 
 
-def test_another_shape_is_derived_from_kernels_that_the_pool_has(creating: poolrt.Pool) -> None:
+def test_another_shape_is_derived_from_kernels_of_the_pool_or_of_the_node(
+    creating: poolrt.Pool, fresh: dict[str, Any]
+) -> None:
     creating.load(relu_graph((3, 8), step="logistic"))
     before = creating.stats()["cache"]
     model = creating.load(relu_graph((70, 3, 9), step="logistic"))
@@ -115,6 +117,8 @@ def test_another_shape_is_derived_from_kernels_that_the_pool_has(creating: poolr
     assert [after[name] - before[name] for name in ("entries", "creations", "misses", "waits")] == [0] * 4
     again = creating.load(relu_graph((70, 3, 9), step="logistic")).report["primitives"]
     assert again == {**nothing, "memory": 1}
+    with poolrt.Pool(workers=1, threads=1, **fresh) as pool:
+        assert pool.load(relu_graph((71,), step="logistic")).report["primitives"] == {**nothing, "derived": 1}
 
 
 def test_several_loads_at_once_create_each_primitive_once(creating: poolrt.Pool, fresh: dict[str, Any]) -> None:

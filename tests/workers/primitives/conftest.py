@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -20,7 +21,14 @@ def policy(request: pytest.FixtureRequest) -> Policy:
 
 
 @pytest.fixture
+def store(store: CacheStore, tmp_path: Path) -> Iterator[CacheStore]:
+    """Return a store that is empty: primitives are derived from kernels of its entries."""
+    with CacheStore.connect(home=store.options.home, namespace=tmp_path.name) as opened:
+        yield opened
+
+
+@pytest.fixture
 def near(store: CacheStore) -> Iterator[CacheStore]:
     """Return a store with the same entries and a memory of its own, whose capacity a test may change."""
-    with CacheStore.connect(home=store.options.home) as opened:
+    with CacheStore.connect(home=store.options.home, namespace=store.options.namespace) as opened:
         yield opened

@@ -151,6 +151,8 @@ def main(kind: str, home: str) -> None:
         sources, errors = all_at_once(compiled.cache(8, store), pd)
         if errors:
             raise errors[0]
+    # Another store: there is no kernel in it that the next primitive could be derived from
+    with CacheStore.connect(home=home, namespace=f"of-{os.getpid()}") as store:
         cache = Counting(store)
         flawed = Described(
             f"test:{os.getpid()}", lambda time: cache.after(THREADS, BROKEN) if time == 1 else pd.program(), kind

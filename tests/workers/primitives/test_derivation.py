@@ -55,13 +55,15 @@ def provider(store: CacheStore, tmp_path: Path) -> Iterator[PrimitiveProvider]:
     [(relu(40), relu(3, 17)), (product(40), product(54, 7, 33)), (softmax(3, 40), softmax(5, 2, 70))],
     ids=["eltwise", "matmul", "softmax"],
 )
-def test_a_derived_entry_is_the_one_that_a_creator_makes(known: PrimitiveDesc, other: PrimitiveDesc) -> None:
+def test_a_derived_entry_is_the_one_that_a_creator_makes(
+    known: PrimitiveDesc, other: PrimitiveDesc, provider: PrimitiveProvider
+) -> None:
     creator, table = compiled.creator(), KernelTable(0)
-    assert table.derive(other) is None
+    assert table.derive(other, provider.store) is None
     _, held = table.share(parse_entry(creator.create(known)))
-    assert table.derive(other) == creator.create(other)
+    assert table.derive(other, provider.store) == creator.create(other)
     del held
-    assert table.derive(other) is None  # no primitive has the kernels any more
+    assert table.derive(other, provider.store) is None  # no primitive has the kernels any more
 
 
 def test_other_sizes_create_store_and_lease_nothing_and_are_right(provider: PrimitiveProvider) -> None:
@@ -96,6 +98,16 @@ def test_kernels_outlive_the_primitives_that_were_created_with_them(provider: Pr
     provider.set_capacity(0)
     gc.collect()
     assert [provider.fetch(relu(size))[1] for size in (3, 6)] == ["files", "created"]
+
+
+def test_a_new_process_derives_other_sizes_from_the_files_of_the_node(provider: PrimitiveProvider) -> None:
+    provider.fetch(relu(3))
+    provider.fetch(product(200))
+    again = compiled.cache(16, provider.store)
+    assert [again.fetch(pd)[1] for pd in (relu(5), product(201), softmax(3, 40))] == ["derived", "derived", "created"]
+    assert (again.creations(), provider.store.stats()["creations"]) == (1, 3)
+    # Entries that come later are read too
+    assert provider.fetch(softmax(5, 2, 70))[1] == "derived"
 
 
 def test_kernels_share_an_identity_if_all_that_makes_their_code_is_equal() -> None:
