@@ -49,6 +49,7 @@ def test_the_first_call_is_cold_then_warm_and_the_second_is_warm_from_the_start(
         "total": total,
         "created": 0,
         "waited": 0,
+        "derived": 0,
         "memory": 0,
         "files": total,
         "prebuilt": 0,
