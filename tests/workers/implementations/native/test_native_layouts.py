@@ -69,7 +69,7 @@ def test_alpha_and_beta_need_no_kernel_of_their_own() -> None:
 
 NONE = (0, 0)
 REFUSED: list[tuple[OpDesc, tuple[PostOp, ...], str]] = [
-    (Eltwise(md(4, dtype="f16"), md(4), "relu"), (), "data types differ: f16 and f32"),
+    (Eltwise(md(4, dtype="f16"), md(4), "relu"), (PostOp("eltwise", "tanh"),), "post-ops between f16 and f32"),
     (Eltwise(md(1, 8, 2, 2, tag="aBcd8b"), md(1, 8, 2, 2, tag="any"), "relu"), (), "layout aBcd8b"),
     (Eltwise(md(1, 8, 2, 2, tag=BLOCKED), md(1, 8, 2, 2), "relu"), (), "layouts differ"),
     (Eltwise(md(4), md(4), "softplus", 0.0), (), "divides by alpha"),

@@ -218,6 +218,8 @@ def main(kind: str, home: str, name: str) -> None:
     engine = Engine(kind)
     with CacheStore.connect(home=home) as store:
         found: dict[str, object] = {each: report_of(op, engine, store) for each, op in OPERATIONS.items()}
+    # Another store: there is no kernel in it that the failing primitives could be derived from
+    with CacheStore.connect(home=home, namespace=name) as store:
         found["failing"] = failing(engine, store, name)
     print(json.dumps(found))
 

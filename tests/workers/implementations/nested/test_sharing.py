@@ -38,8 +38,11 @@ def test_nested_primitives_are_cached_realized_and_executed_like_others(
         assert (failing["left"], failing["again"], failing["right"]) == ([True, True], ["created", "memory"], True)
         for name, report in found.items():
             assert "matmul" in report["kinds"], name
-            # What is nested was there before: the outer one is created alone, for each mode of scratch memory
-            assert (report["created"], report["source"]) == ([len(report["kinds"]), 1, 1], "created"), name
+            # What is nested was there before: the outer one is created alone if it has kernels of its own, else derived from
+            # none; and derived for the other mode of scratch memory
+            assert 1 <= report["created"][0] <= len(report["kinds"]), name
+            assert report["source"] in ("created", "derived"), name
+            assert report["created"][1:] == [int(report["source"] == "created"), 0], name
             assert all(report["shared"]), name
             assert report["resources"], name
             assert report["right"], name
@@ -49,6 +52,8 @@ def test_nested_primitives_are_cached_realized_and_executed_like_others(
         # A new process creates nothing
         again = run(kind, tmp_path, "second")
         assert [again[name]["created"] for name in found] == [[0, 0, 0]] * len(found)
-        assert all(again[name]["right"] and again[name]["source"] == "files" for name in found)
+        sources = {"created": "files", "derived": "derived"}
+        assert all(again[name]["right"] for name in found)
+        assert all(again[name]["source"] == sources[report["source"]] for name, report in found.items())
     finally:
         CacheStore.connect(home=str(tmp_path)).down()
