@@ -1,4 +1,4 @@
-"""Prebuilt kernels: the first process on an empty cache creates nothing, whatever shapes it has; damage costs time only."""
+"""Prebuilt kernels: the first process on an empty cache creates nothing, with other shapes too; damage costs time only."""
 
 from __future__ import annotations
 
