@@ -49,7 +49,7 @@ def openvino_session(model: bytes, threads: int, lends: bool = False) -> Session
 
     Outputs that it ``lends`` are its own memory, which its next run overwrites; other ones are copies.
 
-    It would compute in bfloat16 on processors that have it, unless told not to.
+    It would compute in bfloat16 on processors that have it, unless an option forbids it.
     """
     core = openvino.Core()
     how = {"INFERENCE_NUM_THREADS": threads, "PERFORMANCE_HINT": "LATENCY", "INFERENCE_PRECISION_HINT": "f32"}

@@ -3,7 +3,7 @@
     <home>/<namespace>/constants/<boot>/<digest>         the bytes of one constant, then a page that describes them
     <home>/<namespace>/constants/<boot>/<digest>.part    the same while a process writes it, under its lock
 
-Guarantees: a file appears complete or not at all, and is never changed afterwards, so whoever maps it keeps its bytes, even if
+Guarantees: a file appears complete or not at all, and is never changed afterwards: who maps it keeps its bytes, even if
 it is evicted. One process of a node writes a constant while the others wait, for `_WAIT_S` at most. A file of another size,
 owner, mode or description is a miss: it is counted and removed. A crash of the machine may tear files, so those that were
 written before it was started are read and compared with their checksums once. The checksum finds accidents; nothing but the
@@ -38,7 +38,7 @@ _RECORD: Final = struct.Struct("<16sQI32s")
 _MAGIC: Final = b"poolrt constant1"
 #: Longest wait, in seconds, for another process that writes the same constant: some GB a second are usual.
 _WAIT_S: Final = 20.0
-#: Age, in seconds, at which a file that nobody finished counts as left by a crashed process.
+#: Age, in seconds, at which an unfinished file counts as left by a crashed process.
 _ABANDONED_S: Final = 3600.0
 #: A use is noted in a file's time if the time noted last is older, in seconds.
 _USE_S: Final = 60.0
@@ -189,7 +189,7 @@ class ConstantFiles:
             return found
 
     def _fill(self, descriptor: int, digest: str, content: memoryview) -> None:
-        os.ftruncate(descriptor, 0)  # what a process that was killed has left; nobody maps it
+        os.ftruncate(descriptor, 0)  # what a process that was killed has left; no process maps it
         checksum, rest = zlib.crc32(content), content
         while rest:
             rest = rest[os.write(descriptor, rest) :]

@@ -1,4 +1,4 @@
-"""The prebuilt tier: what was written is found, and nothing else is ever returned, whatever became of the file."""
+"""The prebuilt tier: what was written is found, and nothing else is ever returned, damaged or not."""
 
 from __future__ import annotations
 
