@@ -42,7 +42,7 @@ $(VENV)/.for-lint: pyproject.toml | $(VENV)/.made
 
 comma := ,
 
-.PHONY: help run prebuilt wheel test test-all drills bench lint clean distclean
+.PHONY: help run prebuilt wheel test test-all drills soak bench lint clean distclean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -77,6 +77,9 @@ test-all: $(VENV)/.for-bench ## run every test, with the thorough tier
 
 drills: $(VENV)/.for-test ## run the fault drills of store and pool and print one table (ARGS='--long --only NAME --rounds N --json --list')
 	@$(PY) -m tests.drills $(ARGS)
+
+soak: $(VENV)/.for-test ## let clients work for an hour amid kills, stops and restarts, and look for growth (ARGS='--minutes N --seed S --json')
+	@$(PY) -m tests.drills --only soak --long $(ARGS)
 
 bench: $(VENV)/.for-bench ## measure poolrt beside its rivals, print the ratios (ARGS=--short: once, on less work)
 	@failed=0; for b in $(filter-out benchmarks/measure.py benchmarks/onednn.py benchmarks/rivals.py,$(wildcard benchmarks/*.py)); do \

@@ -31,6 +31,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--kills", type=_rounds, metavar="N", help="processes of a pool that are killed")
     parser.add_argument("--mutations", type=_rounds, metavar="N", help="damaged graphs and model files")
     parser.add_argument("--interrupts", type=_rounds, metavar="N", help="programs that are interrupted")
+    parser.add_argument("--minutes", type=_rounds, metavar="N", help="minutes that the soak lasts")
     parser.add_argument("--seed", type=int, default=0, metavar="S", help="another one draws other kills and damages")
     parser.add_argument("--repeat", type=_rounds, default=1, metavar="N", help="do each drill N times")
     size = parser.add_mutually_exclusive_group()
@@ -48,6 +49,8 @@ def main(arguments: list[str] | None = None) -> int:
         name: getattr(chosen, name) for name in ("rounds", "kills", "mutations", "interrupts") if getattr(chosen, name)
     }
     scale = replace(scale, seed=chosen.seed, **numbers)
+    if chosen.minutes:
+        scale = replace(scale, soak_s=60.0 * chosen.minutes)
     names = [name for name in chosen.only or DRILLS for _ in range(chosen.repeat)]
     outcomes = []
     for number, name in enumerate(names, 1):

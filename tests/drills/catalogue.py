@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from typing import Final
 
-from . import creators, nodes, pool_clock, pool_graphs, pool_kills, pool_memory, servers, standalone
+from . import creators, nodes, pool_clock, pool_graphs, pool_kills, pool_memory, servers, soak, standalone
 from .outcome import Outcome
 from .scale import Scale
 from .stage import DrillSkipped, Stage
@@ -51,6 +51,7 @@ POOL: Final[dict[str, Callable[[Stage], None]]] = {
     "mutated opencl graphs": pool_graphs.mutate_for_device,
     "mutated model files": standalone.mutated_model_files,
     "interrupts": standalone.random_interrupts,
+    "soak": soak.soak,
 }
 DRILLS: Final = {**STORE, **POOL}
 

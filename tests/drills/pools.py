@@ -67,16 +67,8 @@ def pool_of(stage: Stage, **more: Any) -> Iterator[poolrt.Pool]:
 def served(stage: Stage, **more: Any) -> Iterator[str]:
     """Yield the socket of a coordinator that serves several clients; it has exited at the end of the block."""
     path = str(stage.folder / "s")
-    chosen = settings(stage, **more)
-    environment = {f"POOLRT_{name.upper()}": str(value) for name, value in chosen.items()}
-    command = [sys.executable, "-m", "poolrt", "serve", "--socket", path]
-    with open(os.devnull, "w") as nothing:
-        server = subprocess.Popen(
-            command, env={**os.environ, **environment}, stdin=subprocess.DEVNULL, stdout=nothing, stderr=nothing
-        )
+    server = start_server(stage, path, **more)
     try:
-        if not await_that(lambda: os.path.exists(path), _LIMIT_S):
-            raise DrillFailed("poolrt serve does not listen")
         yield path
         stage.expect(server.poll() is None, f"the coordinator has exited with status {server.returncode}")
         server.terminate()
@@ -87,6 +79,22 @@ def served(stage: Stage, **more: Any) -> Iterator[str]:
     finally:
         server.kill()
         server.wait()
+
+
+def start_server(stage: Stage, path: str, **more: Any) -> subprocess.Popen[bytes]:
+    """Return the process of a coordinator that listens at a path. Raises DrillFailed, and leaves none, if it does not."""
+    chosen = settings(stage, **more)
+    environment = {f"POOLRT_{name.upper()}": str(value) for name, value in chosen.items()}
+    command = [sys.executable, "-m", "poolrt", "serve", "--socket", path]
+    with open(os.devnull, "w") as nothing:
+        server = subprocess.Popen(
+            command, env={**os.environ, **environment}, stdin=subprocess.DEVNULL, stdout=nothing, stderr=nothing
+        )
+    if not await_that(lambda: os.path.exists(path), _LIMIT_S):
+        server.kill()
+        server.wait()
+        raise DrillFailed("poolrt serve does not listen")
+    return server
 
 
 class Hunt:
@@ -105,7 +113,7 @@ class Hunt:
             if time.monotonic() > until:
                 raise DrillFailed(f"only {done} of {count} processes to kill were there")
             (role,) = chance.choices(list(weights), list(weights.values()))
-            found = self._by_role()[role]
+            found = self.by_role()[role]
             if not found:
                 time.sleep(_LOOK_S)
                 continue
@@ -133,7 +141,8 @@ class Hunt:
         ready = [worker["pid"] for worker in workers if worker["state"] != "starting" and is_alive(worker["pid"])]
         return len(ready) == self._pool.workers
 
-    def _by_role(self) -> dict[str, list[int]]:
+    def by_role(self) -> dict[str, list[int]]:
+        """Return the processes of the pool, below its coordinator, by their role."""
         workers = {worker["pid"] for worker in self._pool.stats(_LIMIT_S)["workers"]}
         lower = below(self._coordinator, 2)
         lower += [pid for parent in lower for pid in children(parent)]
