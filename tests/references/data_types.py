@@ -26,7 +26,7 @@ def numpy_type(dtype: str) -> np.dtype[Any]:
 def rounded(values: Array, dtype: str) -> Array:
     """Return float64 values rounded once to a data type, as float64.
 
-    To nearest, ties to even; integers are saturated and take NaN as 0; of bool, any value but 0 becomes 1.
+    To nearest, ties to even; integers are saturated and take NaN as their least; of bool, any value but 0 becomes 1.
     """
     values = np.asarray(values, np.float64)
     if dtype == "bool":
@@ -34,7 +34,7 @@ def rounded(values: Array, dtype: str) -> Array:
     with np.errstate(all="ignore"):
         if dtype in INTEGERS:
             limits = np.iinfo(numpy_type(dtype))
-            return np.clip(np.rint(np.where(np.isnan(values), 0.0, values)), float(limits.min), float(limits.max))
+            return np.clip(np.rint(np.where(np.isnan(values), -np.inf, values)), float(limits.min), float(limits.max))
         if dtype != "bf16":
             return values.astype(numpy_type(dtype)).astype(np.float64)
         bits, lowest, highest = _BF16

@@ -39,8 +39,13 @@ def test_bf16_is_rounded_once() -> None:
 
 @pytest.mark.parametrize(
     ("dtype", "wanted"),
-    [("s8", [0, 2, 2, -128, 127, 0]), ("u8", [0, 2, 2, 0, 255, 0]), ("bool", [True] * 6), ("s64", [0, 2, 2, -300, 2**63 - 1, 0])],
-)  # fmt: skip
+    [
+        ("s8", [0, 2, 2, -128, 127, -128]),
+        ("u8", [0, 2, 2, 0, 255, 0]),
+        ("bool", [True] * 6),
+        ("s64", [0, 2, 2, -300, 2**63 - 1, -(2**63)]),
+    ],
+)
 def test_integers_are_rounded_to_even_and_saturated(dtype: str, wanted: list[int]) -> None:
     assert converted(np.array([0.5, 1.5, 2.5, -300.0, 1e30, np.nan]), dtype).tolist() == wanted
 

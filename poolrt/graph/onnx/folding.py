@@ -66,13 +66,27 @@ class Folding:
             return np.negative(array, out=self._allocate(array.shape, array.dtype))
 
     def cast(self, array: Array, dtype: np.dtype[Any]) -> Array:
-        """Return an array in another data type."""
+        """Return an array in another data type; floats become integers as kernels convert them, saturated and NaN the least."""
         if array.dtype == dtype:
             return array
         result = self._allocate(array.shape, dtype)
         with _quiet():
             np.copyto(result, array, casting="unsafe")
+            if array.size and array.dtype.kind == "f" and dtype.kind in "iu":
+                self._saturate(result, array)
         return result
+
+    def _saturate(self, result: Array, array: Array) -> None:
+        """Write the limits of integers where floats are outside: NumPy gives what the processor's instruction does."""
+        limits = np.iinfo(result.dtype)
+        low, beyond = float(limits.min), float(limits.max + 1)
+        # The least number is NaN if any is; reductions take no memory.
+        if float(array.min()) >= low and float(array.max()) < beyond:
+            return
+        for _ in range(2):
+            self._book(array.shape, np.dtype(np.bool_))
+        result[~(array >= low)] = limits.min
+        result[array >= beyond] = limits.max
 
     def select(self, condition: Array, chosen: Array, other: Array) -> Array:
         """Return ``chosen`` where a condition is true, else ``other``, broadcast."""

@@ -1,9 +1,9 @@
 """Elements of every data type as lanes of vectors, read and written 16 at a time.
 
 f32, f16 and bf16 are computed with in float32, the other types in float64, which holds their numbers (s64 and u64 beyond 2**53
-to nearest) as the reference implementations do. A result is rounded once, to even; integers are saturated and NaN becomes 0; a
-bool is whether a number is not 0. f16 is converted by integer arithmetic where the processor has no instructions for it, and
-bf16 everywhere: AVX-512's instruction takes the smallest numbers for 0.
+to nearest) as the reference implementations do. A result is rounded once, to even; integers are saturated, and NaN becomes the
+least one; a bool is whether a number is not 0. f16 is converted by integer arithmetic where the processor has no instructions
+for it, and bf16 everywhere: AVX-512's instruction takes the smallest numbers for 0.
 
 Limitation: parts of 16 elements of up to four bytes may be read whole, up to 64 bytes behind the end of a tensor; nothing is
 written there.
@@ -233,18 +233,16 @@ def narrowed(b: Builder, lanes: Value, dtype: str) -> Value:
 
 
 def _limited(b: Builder, value: Value, lowest: float, highest: float) -> Value:
-    """Return values in a range, 0 for NaN."""
+    """Return values in a range, the lowest for NaN."""
     kind = value.type
-    inside = minimum(b, constant(highest, kind), maximum(b, constant(lowest, kind), value))
-    return b.select(b.fcmp_ordered("ord", value, value), inside, constant(0.0, kind))
+    return minimum(b, maximum(b, value, constant(lowest, kind)), constant(highest, kind))
 
 
 def _to_int(b: Builder, rounded: Value) -> Value:
-    """Return whole numbers of float32 as int32, saturated, 0 for NaN; float32 does not hold the largest int32."""
+    """Return whole numbers of float32 as int32, saturated, the least for NaN; float32 does not hold the largest."""
     too_large = b.fcmp_ordered(">=", rounded, constant(2.0**31))
-    outside = b.or_(too_large, b.fcmp_unordered("<", rounded, constant(-(2.0**31))))
-    found = b.fptosi(b.select(outside, constant(0.0), rounded), VI)
-    too_small = b.fcmp_ordered("<", rounded, constant(-(2.0**31)))
+    too_small = b.fcmp_unordered("<", rounded, constant(-(2.0**31)))
+    found = b.fptosi(b.select(b.or_(too_large, too_small), constant(0.0), rounded), VI)
     return b.select(too_small, _ints(-(2**31)), b.select(too_large, _ints(2**31 - 1), found))
 
 
@@ -252,9 +250,8 @@ def _to_long(b: Builder, value: Value, dtype: str) -> Value:
     least, most = LIMITS[dtype]
     rounded = apply(b, "rint", value)
     too_large = b.fcmp_ordered(">=", rounded, constant(float(most + 1), VD))
-    too_small = b.fcmp_ordered("<", rounded, constant(float(least), VD))
-    outside = b.or_(b.or_(too_large, too_small), b.fcmp_unordered("uno", rounded, rounded))
-    inside = b.select(outside, constant(0.0, VD), rounded)
+    too_small = b.fcmp_unordered("<", rounded, constant(float(least), VD))
+    inside = b.select(b.or_(too_large, too_small), constant(0.0, VD), rounded)
     found = b.fptoui(inside, _VL) if dtype == "u64" else b.fptosi(inside, _VL)
     return b.select(too_small, _longs(least), b.select(too_large, _longs(most), found))
 

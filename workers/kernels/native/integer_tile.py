@@ -199,7 +199,7 @@ def _emit_stores(b: Builder, shape: IntegerTile, a: _Arguments, sums: list[Value
 
 
 def narrowed(b: Builder, value: Value, dtype: str) -> Value:
-    """Return floats, which are in the range of u8 or s8, as a data type: rounded to even; saturated if it is s32."""
+    """Return floats, which are in the range of u8 or s8, as a data type, rounded to even; s32 is saturated, NaN the least."""
     if dtype == "f32":
         return value
     if dtype == "s32":

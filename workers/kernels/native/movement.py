@@ -1,8 +1,8 @@
 """Elements moved from one place to another, 16 at a time, and converted if the data types differ.
 
-A conversion rounds once, to even; integers are saturated and NaN becomes 0. Integers become others without floats, saturated or
-with the high bits cut off that do not fit. What floats take part in is in float32 between types whose numbers float32 holds,
-else in float64. Elements of one type are moved bit by bit, as whole numbers of their width (f32 as such).
+A conversion rounds once, to even; integers are saturated, and NaN becomes the least one. Integers become others without
+floats, saturated or with the high bits cut off that do not fit. What floats take part in is in float32 between types whose
+numbers float32 holds, else in float64. Elements of one type are moved bit by bit, as whole numbers of their width (f32 as such).
 """
 
 from __future__ import annotations

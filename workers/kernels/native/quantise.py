@@ -78,7 +78,8 @@ def _make_convert(first: str, second: str, result: str, rounds: bool) -> Any:
                 value = b.fdiv(maximum(b, bound, value), divisor)
                 value = b.fadd(apply(b, "rint", value) if rounds else value, plus)
                 if result != "f32":
-                    value = maximum(b, minimum(b, value, high), low)
+                    # In this order, NaN becomes the least number, as in ONNX's QuantizeLinear.
+                    value = minimum(b, maximum(b, value, low), high)
                 store_lanes(b, dst, narrowed(b, value, result), mask)
 
             with b.if_else(b.icmp_signed("<", count, I64(LANES))) as (part, whole):

@@ -103,7 +103,8 @@ def quantize_range(call: NodeCall, source: Operand) -> tuple[Operand, Operand, O
     scale = m.binary(m.binary(most, least, "sub"), m.number(255.0, source), "div")
     # The scale of zeros is 1, so that nothing is divided by 0.
     scale = m.select(m.binary(scale, zero, "eq"), m.number(1.0, source), scale)
-    start = m.eltwise(m.binary(m.binary(zero, least, "sub"), scale, "div"), "clip", 0.0, 255.0)
+    # The quotient is not negative; a least number of minus infinity gives NaN, of which a minimum makes 255.
+    start = m.binary(m.binary(m.binary(zero, least, "sub"), scale, "div"), m.number(255.0, source), "min")
     # A reorder would add the zero point before it rounds, which differs for halves.
     point = m.eltwise(start, "round")
     whole = m.binary(m.eltwise(m.binary(source, scale, "div"), "round"), point, "add")

@@ -1,8 +1,8 @@
 """Elements of every data type as float64: read exactly (64 bits beyond 2**53 to nearest) and written rounded once, to even.
 
-Integers are also read and written as int64, those of u64 by their bits. Floats become integers saturated, and NaN becomes 0; a
-bool is whether a number is not 0. f16 and bf16 are converted by integer arithmetic, because their instructions are not there on
-every ISA level and the compiler's library is not on every system.
+Integers are also read and written as int64, those of u64 by their bits. Floats become integers saturated, and NaN becomes the
+least one; a bool is whether a number is not 0. f16 and bf16 are converted by integer arithmetic, because their instructions are
+not there on every ISA level and the compiler's library is not on every system.
 """
 
 from __future__ import annotations
@@ -228,14 +228,14 @@ def _saturated_u64(value: float) -> int:
 
 @piece
 def saturated(value: float, lowest: float, highest: float) -> int:
-    """Return the nearest integer, ties to even, in a range; 0 for NaN."""
+    """Return the nearest integer, ties to even, in a range; the lowest for NaN."""
     rounded = np.rint(value)
-    if rounded <= lowest:
+    if not rounded > lowest:
         return int(lowest)
     if rounded >= highest:
         # The largest int64 is no float64: 2.0 ** 63 replaces it.
         return 9223372036854775807 if highest > 9e18 else int(highest)
-    return int(rounded) if rounded == rounded else 0
+    return int(rounded)
 
 
 @piece

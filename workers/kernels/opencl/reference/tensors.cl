@@ -121,13 +121,12 @@ static ushort narrow(real x, int digits)
     return (ushort)(sign | min(bits, infinite));
 }
 
-/* x as the nearest of low .. high, whole numbers, ties to even; `limit` is high + 1. No number becomes 0. */
+/* x as the nearest of low .. high, whole numbers, ties to even; `limit` is high + 1. NaN becomes `low`. */
 static long whole(real x, long low, long high, real limit)
 {
     real rounded = rint(x);
-    if (rounded != rounded)
-        return 0;
-    return rounded >= limit ? high : rounded < (real)low ? low : (long)rounded;
+    /* No comparison with NaN is true. */
+    return rounded >= limit ? high : rounded > (real)low ? (long)rounded : low;
 }
 
 static ulong whole_u64(real x)
