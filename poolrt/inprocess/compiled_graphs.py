@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from poolrt.workers.engines.engine import Engine
 from poolrt.workers.memory.array_address import address_of
 from poolrt.workers.memory.array_room import readable_in_place
 from poolrt.workers.streams.stream import Stream
-from poolrt.workers.threadpools.jobs import JobsOnPools
+from poolrt.workers.threadpools.jobs import Jobs, JobsOnPools
 from poolrt.workers.threadpools.sequential import SequentialPool
 
 from .compiled_graph import CompiledGraph, ExecutionContext
@@ -35,9 +35,23 @@ if TYPE_CHECKING:
     from poolrt.workers.primitives.provider import PrimitiveProvider
 
 Shapes: TypeAlias = "tuple[tuple[int, ...], ...]"
+#: Name, shape, data type and bytes of an output.
+_Port: TypeAlias = "tuple[str, tuple[int, ...], np.dtype[Any], int]"
 #: Returns the graph for inputs of these shapes, ready to be lowered; the second argument is the variant that was asked for.
 MakeGraph: TypeAlias = "Callable[[Shapes, str], GraphIR]"
 _HOST: Final = "cpu"
+
+
+class _Latest(NamedTuple):
+    """What the last run was for, its executor as long as that is kept, and its outputs."""
+
+    thread: int
+    shapes: Shapes
+    variant: str
+    verbose: bool
+    jobs: tuple[Jobs, ...]
+    executor: Callable[[], PlanExecutor | None]
+    ports: Sequence[_Port]
 
 
 class CompiledGraphs:
@@ -75,8 +89,8 @@ class CompiledGraphs:
         self._jobs: Final = JobsOnPools(self._pools)
         #: No thread is ever within a task of a pool without threads.
         self._could_be_within: Final = any(type(pool) is not SequentialPool for pool in self._pools)
-        #: Thread, shapes and details of the last run, and its executor.
-        self._latest: tuple[object, Callable[[], PlanExecutor | None]] = (None, lambda: None)
+        self._output_memory: Final = context.output_memory
+        self._latest: _Latest | None = None
         #: The second is for tasks of a threadpool: the holder of the first may be waiting for such a task.
         self._turns = freed_in_children(threading.Lock()), freed_in_children(threading.Lock())
         weakref.finalize(self, context.forget, identity).atexit = False
@@ -84,19 +98,21 @@ class CompiledGraphs:
     def run(
         self,
         arrays: Sequence[NDArray[Any]],
+        addresses: Sequence[int],
         variant: str,
         make: MakeGraph,
         into: Mapping[str, NDArray[Any]] | None = None,
     ) -> Outputs:
         """Run on inputs in order, which kernels can read where they are, and return the outputs as new arrays.
 
-        An output is written into its array of ``into`` where kernels can do that, and is this array then.
+        ``addresses`` are those of the inputs. An output is written into its array of ``into`` where kernels can do that, and
+        is this array then.
         """
         within = self._could_be_within and any(pool.get_in_parallel() for pool in self._pools)
         if self._instances.shared:
-            return self._execute(arrays, variant, make, into, within)
+            return self._execute(arrays, addresses, variant, make, into, within)
         with self._turns[within]:
-            return self._execute(arrays, variant, make, into, within)
+            return self._execute(arrays, addresses, variant, make, into, within)
 
     def find(self, shapes: Shapes, variant: str, make: MakeGraph) -> CompiledGraph:
         """Return the compiled graph for inputs of these shapes, made now if there is none."""
@@ -104,68 +120,81 @@ class CompiledGraphs:
         return self.context.find_or_add(key, lambda: self._compile(shapes, variant, make))
 
     def time_steps(
-        self, runs: int, arrays: Sequence[NDArray[Any]], variant: str, make: MakeGraph
+        self, runs: int, arrays: Sequence[NDArray[Any]], addresses: Sequence[int], variant: str, make: MakeGraph
     ) -> tuple[LoweredPlan, list[list[int]]]:
         """Run once and then ``runs`` times; return the plan and the times of each step in the later runs, in nanoseconds."""
         with self._turns[False]:
             graph = self.find(tuple([array.shape for array in arrays]), variant, make)
             times: list[list[int]] = [[] for _ in graph.lowered.plan.steps]
             executor = graph.executor(False, False, lambda step, nanoseconds: times[step].append(nanoseconds))
-            outputs, addresses = self._take_outputs(executor.plan, arrays, None)
+            outputs, places = self._take_outputs(_ports(executor.plan), arrays, None)
             for _ in range(runs + 1):
-                executor.run([*map(address_of, arrays)], addresses)
+                executor.run(addresses, places)
             outputs.clear()  # their memory was in use until now
         return graph.lowered, [each[1:] for each in times]
 
     def _execute(
         self,
         arrays: Sequence[NDArray[Any]],
+        addresses: Sequence[int],
         variant: str,
         make: MakeGraph,
         into: Mapping[str, NDArray[Any]] | None,
         within: bool,
     ) -> Outputs:
-        executor = self._find_executor(tuple([array.shape for array in arrays]), variant, make, within)
-        outputs, addresses = self._take_outputs(executor.plan, arrays, into)
-        executor.run([*map(address_of, arrays)], addresses)
+        executor, ports = self._find_executor(tuple([array.shape for array in arrays]), variant, make, within)
+        outputs, places = self._take_outputs(ports, arrays, into)
+        executor.run(addresses, places)
         return outputs
 
     def _take_outputs(
-        self, plan: ExecutionPlan, inputs: Sequence[NDArray[Any]], into: Mapping[str, NDArray[Any]] | None
+        self, ports: Sequence[_Port], inputs: Sequence[NDArray[Any]], into: Mapping[str, NDArray[Any]] | None
     ) -> tuple[Outputs, list[int]]:
         """Return arrays for the outputs of a run, and their addresses."""
-        outputs, addresses, take = Outputs(), [], self._instances.output_memory.take
-        for port in plan.outputs:
+        outputs, addresses, take = Outputs(), [], self._output_memory.take
+        for name, dims, dtype, nbytes in ports:
             if into:
-                given = into.get(port.name)
-                if given is not None and _is_writable(given, port.dims, storage_type(port.dtype), inputs, into):
-                    outputs[port.name] = given
+                given = into.get(name)
+                if given is not None and _is_writable(given, dims, dtype, inputs, into):
+                    outputs[name] = given
                     addresses.append(address_of(given))
                     continue
-            outputs[port.name], address = take(port.dims, storage_type(port.dtype), port.nbytes)
+            outputs[name], address = take(dims, dtype, nbytes)
             addresses.append(address)
         return outputs, addresses
 
-    def _find_executor(self, shapes: Shapes, variant: str, make: MakeGraph, within: bool) -> PlanExecutor:
-        """Return the executor of a plan that the calling thread has to itself, made now if there is none."""
-        context, verbose = self.context, self._engine.verbose.executes
-        thread = context.thread(within)
-        details = (variant, verbose, *self._jobs.current())
+    def _find_executor(
+        self, shapes: Shapes, variant: str, make: MakeGraph, within: bool
+    ) -> tuple[PlanExecutor, Sequence[_Port]]:
+        """Return the executor of a plan that the calling thread has to itself, made now if there is none, and its outputs."""
+        context, verbose, jobs, latest = self.context, self._engine.verbose.executes, self._jobs.current(), self._latest
+        thread = context.thread(within) if within or self._instances.shared else 0
         # An instance that is found twice in a row needs no key.
-        found, latest = self._latest
-        if found == (thread, shapes, details):
-            executor = latest()
+        if (
+            latest is not None
+            and latest.shapes == shapes
+            and latest.jobs is jobs
+            and latest.thread == thread
+            and latest.variant == variant
+            and latest.verbose == verbose
+        ):
+            executor = latest.executor()
             if executor is not None and self._instances.find_again(executor):
-                return executor
-        key = InstanceKey("plan", details, shapes, context.executor, thread)
+                return executor, latest.ports
+        key = InstanceKey("plan", (variant, verbose, *jobs), shapes, context.executor, thread)
         executor = self._instances.find_or_add(key, lambda: self.find(shapes, variant, make).executor(within, verbose))
-        self._latest = (thread, shapes, details), weakref.ref(executor)
-        return executor
+        ports = _ports(executor.plan)
+        self._latest = _Latest(thread, shapes, variant, verbose, jobs, weakref.ref(executor), ports)
+        return executor, ports
 
     def _compile(self, shapes: Shapes, variant: str, make: MakeGraph) -> CompiledGraph:
         ir = make(shapes, variant)
         lowered = lower(ir, {name: stream.target for name, stream in self.context.streams.items()})
         return CompiledGraph(lowered, ir.constants, self._keys, self.context)
+
+
+def _ports(plan: ExecutionPlan) -> list[_Port]:
+    return [(port.name, port.dims, storage_type(port.dtype), port.nbytes) for port in plan.outputs]
 
 
 def _is_writable(

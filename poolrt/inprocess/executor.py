@@ -19,7 +19,8 @@ from poolrt.inprocess.device_context import DeviceContext
 from poolrt.run_inputs import describe_names, refuse_unnamed, to_array
 from poolrt.workers.desc import type_name
 from poolrt.workers.engines.engine import Engine
-from poolrt.workers.memory.array_room import readable
+from poolrt.workers.memory.array_address import address_of
+from poolrt.workers.memory.array_room import readable, readable_address
 from poolrt.workers.streams.stream import Stream
 
 from .compiled_graphs import CompiledGraphs, Shapes, name_of, open_engine
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 #: ``test`` computes results only, ``train`` also what backward operations need.
 PHASES: Final = ("test", "train")
+_ARRAY: Final = np.ndarray
 
 
 class Executor:
@@ -122,7 +124,8 @@ class Executor:
         """
         if unnamed:
             refuse_unnamed(f"graph {self.graph}", self.inputs, unnamed)
-        outputs = self._graphs.run(self._check(inputs), self._phase, self._graph_for)
+        arrays, addresses = self._check(inputs)
+        outputs = self._graphs.run(arrays, addresses, self._phase, self._graph_for)
         if self._cuts:
             cut_outputs(outputs, self._cuts)
         return outputs
@@ -133,7 +136,7 @@ class Executor:
         The times of a step are those of the later runs, in their order; a copy between engines has none. Inputs and errors
         are those of `run`.
         """
-        return self._graphs.time_steps(runs, self._check(inputs), self._phase, self._graph_for)
+        return self._graphs.time_steps(runs, *self._check(inputs), self._phase, self._graph_for)
 
     def _graph_for(self, shapes: Shapes, phase: str) -> GraphIR:
         """Return the graph for inputs of these shapes and a phase, ready to be lowered."""
@@ -147,14 +150,22 @@ class Executor:
         # Operations that are fused would leave nothing for the backward operation of the second.
         return ir if phase == "train" else passes.optimize(ir)
 
-    def _check(self, inputs: Mapping[str, Any]) -> list[NDArray[Any]]:
-        """Return the inputs in order, as arrays of the right data type, side by side in memory."""
+    def _check(self, inputs: Mapping[str, Any]) -> tuple[list[NDArray[Any]], list[int]]:
+        """Return the inputs in order, as arrays of the right data type that kernels can read, and their addresses."""
         wanted = self._wanted
         if inputs.keys() != wanted.keys():
             values = [(name, self._built.values[value]) for name, value in self._built.inputs]
             ports = {name: f"{name} {type_name(desc.dtype)}{list(desc.dims)}" for name, desc in values}
             raise ValueError(describe_names(f"graph {self.graph}", ports, inputs))
-        return [_readable_array(name, inputs[name], dtype, kind) for name, (dtype, kind) in wanted.items()]
+        arrays, addresses = [], []
+        for name, (dtype, kind) in wanted.items():
+            array = inputs[name]
+            if type(array) is not _ARRAY or array.dtype is not kind or not (address := readable_address(array)):
+                array = _readable_array(name, array, dtype, kind)
+                address = address_of(array)
+            arrays.append(array)
+            addresses.append(address)
+        return arrays, addresses
 
 
 def _readable_array(name: str, value: Any, dtype: str, kind: np.dtype[Any]) -> NDArray[Any]:

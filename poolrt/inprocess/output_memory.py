@@ -8,9 +8,9 @@ reuse never exceeds the bound.
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections import OrderedDict
+from sys import getrefcount
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -30,17 +30,17 @@ _MOST_OF_A_SIZE: Final = 4
 class _OutputRoom(ArrayRoom):
     """A room with the array that outputs in it are views of: a view takes a tenth of the time of a new array."""
 
-    __slots__ = ("array",)
+    __slots__ = ("array", "dtype", "shape")
 
     def __init__(self, shape: tuple[int, ...], dtype: np.dtype[Any], nbytes: int) -> None:
         super().__init__(nbytes)
-        self.array: NDArray[Any] = np.ndarray(shape, dtype, self.bytes, self.start)
+        self.form(shape, dtype)
 
-    def view(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
-        """Return an array of this shape and data type, whose base is the room's bytes."""
-        if self.array.shape != shape or self.array.dtype != dtype:
-            self.array = np.ndarray(shape, dtype, self.bytes, self.start)
-        return self.array.view()
+    def form(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+        """Have an array of this shape and data type, whose base is the room's bytes."""
+        self.shape = shape
+        self.dtype = dtype
+        self.array: NDArray[Any] = np.ndarray(shape, dtype, self.bytes, self.start)
 
 
 class OutputMemory:
@@ -70,17 +70,22 @@ class OutputMemory:
         Kernels may read `SLACK` bytes behind it.
         """
         with self._lock:
-            room = self._find(shape, dtype, nbytes)
-            return room.view(shape, dtype), room.address
-
-    def _find(self, shape: tuple[int, ...], dtype: np.dtype[Any], nbytes: int) -> _OutputRoom:
-        rooms = self._rooms.get(nbytes)
-        if rooms is not None:
-            for room in rooms:
-                if sys.getrefcount(room.bytes) == _UNUSED:
+            rooms = self._rooms.get(nbytes)
+            # In one piece: for a small graph, calls of functions take as long as what they do here.
+            for room in rooms or ():
+                if getrefcount(room.bytes) == _UNUSED:
                     if len(self._rooms) > 1:
                         self._rooms.move_to_end(nbytes)
-                    return room
+                    if room.shape != shape or room.dtype is not dtype:
+                        room.form(shape, dtype)
+                    break
+            else:
+                room = self._add(rooms, shape, dtype, nbytes)
+            return room.array.view(), room.address
+
+    def _add(
+        self, rooms: list[_OutputRoom] | None, shape: tuple[int, ...], dtype: np.dtype[Any], nbytes: int
+    ) -> _OutputRoom:
         room = _OutputRoom(shape, dtype, nbytes)
         if 2 * room.nbytes <= self._capacity and (rooms is None or len(rooms) < _MOST_OF_A_SIZE):
             self._rooms.setdefault(nbytes, []).append(room)

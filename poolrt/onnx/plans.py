@@ -23,6 +23,7 @@ from poolrt.graph import passes
 from poolrt.graph.constant import Constant
 from poolrt.inprocess.compiled_graphs import CompiledGraphs, open_engine
 from poolrt.inprocess.device_context import DeviceContext
+from poolrt.workers.memory.array_address import address_of
 from poolrt.workers.memory.array_room import readable
 from poolrt.workers.streams.attributes import StreamAttr
 from poolrt.workers.streams.stream import Stream
@@ -100,7 +101,9 @@ class LocalPlans:
         make = partial(self._graph, tuple(inputs), values)
         plain = {name: _plain(array) for name, array in into.items()}
         variant = self._variant(values)
-        outputs: dict[str, NDArray[Any]] = self._graphs_here().run(arrays, variant, make, plain)
+        outputs: dict[str, NDArray[Any]] = self._graphs_here().run(
+            arrays, [*map(address_of, arrays)], variant, make, plain
+        )
         if self._has_cuts:
             cut_outputs(outputs, self._find_cuts(tuple(array.shape for array in arrays), variant, make))
         return {name: into[name] if plain.get(name) is array else array for name, array in outputs.items()}

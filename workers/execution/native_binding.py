@@ -47,6 +47,10 @@ class ArgumentBlock:
         self.blocks = [(ctypes.c_int64 * size)(bounds[i], bounds[i + 1]) for i in range(parts)]
         self.addresses = [ctypes.addressof(block) for block in self.blocks]
 
+    def place(self, index: int) -> int:
+        """Return the place of argument ``index`` in each block."""
+        return _RANGE + index
+
     def put(self, index: int, value: int) -> None:
         """Write argument ``index`` into every block."""
         for block in self.blocks:

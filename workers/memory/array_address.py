@@ -1,4 +1,4 @@
-"""The address of an array's first element, in a fifth of the time of ``array.ctypes.data``."""
+"""The address of an array's first element, in a tenth of the time of ``array.ctypes.data``, and whether it can be read there."""
 
 from __future__ import annotations
 
@@ -10,15 +10,27 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-#: NumPy's documented structure of an array begins with the object's head and the address of the data.
-_PLACE: Final = object.__basicsize__
-_word_at: Final = ctypes.c_size_t.from_address
+#: All words of the process by their number, because an item of an array of words is read in a fifth of the time of
+#: ``c_size_t.from_address``. Addresses of user space have 47 bits.
+_WORDS: Final = (ctypes.c_size_t * (1 << 44)).from_address(0)
+#: NumPy's documented structure of an array, which its binary interface fixes, begins with the object's head and the address
+#: of the data. A word for the number of dimensions, four addresses (dimensions, strides, base, data type) and the flags follow.
+_DATA: Final = object.__basicsize__ >> 3
+_FLAGS: Final = _DATA + 6
+#: NumPy's flags of an array that is C-contiguous and aligned. They are the lower half of their word.
+_IN_ORDER: Final = 0x1 | 0x100
 
 
 def _is_there() -> bool:
-    """Return whether this interpreter's arrays have the address at that place."""
+    """Return whether this interpreter's arrays have address and flags at these places."""
     whole = np.zeros((4, 5), np.float32)
-    return all(_word_at(id(a) + _PLACE).value == a.ctypes.data for a in (whole, whole[1:, 2:], whole.T[::2]))
+    unaligned = np.zeros(9, np.uint8)[1:].view(np.float32)
+    for array in (whole, whole[1:, 2:], whole.T[::2], whole.T, unaligned, whole[0]):
+        at, flags = id(array) >> 3, array.flags
+        want = flags.c_contiguous * 0x1 | flags.aligned * 0x100
+        if _WORDS[at + _DATA] != array.ctypes.data or _WORDS[at + _FLAGS] & _IN_ORDER != want:
+            return False
+    return True
 
 
 _IS_THERE: Final = _is_there()
@@ -26,4 +38,13 @@ _IS_THERE: Final = _is_there()
 
 def address_of(array: NDArray[Any]) -> int:
     """Return the address of an array's first element; the caller keeps the array."""
-    return _word_at(id(array) + _PLACE).value if _IS_THERE else array.ctypes.data
+    return _WORDS[(id(array) >> 3) + _DATA] if _IS_THERE else array.ctypes.data
+
+
+def address_in_order(array: NDArray[Any]) -> int:
+    """Return the address of an array that is C-contiguous and aligned, 0 of any other one."""
+    if _IS_THERE:
+        at = id(array) >> 3
+        return _WORDS[at + _DATA] if _WORDS[at + _FLAGS] & _IN_ORDER == _IN_ORDER else 0
+    flags = array.flags
+    return array.ctypes.data if flags.c_contiguous and flags.aligned else 0

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
 from ..desc.args import Arg
-from ..execution.native_binding import ArgumentBlock, BoundPrimitive, RealizedPrimitive
+from ..execution.native_binding import BoundPrimitive, RealizedPrimitive
 from ..execution.stamps import stamp
 from ..memory.buffer import Buffer
 from ..threadpools.interface import Region
@@ -41,9 +42,12 @@ class CpuBackend:
         # Within a task the regions run at once on its thread, in memory that no other one uses.
         self._order: AbstractContextManager[object] = nullcontext() if within else stream.order
         self._scratchpad = Buffer(max((p.entry.scratchpad for p in primitives.values()), default=0))
-        #: Where addresses of inputs and of outputs are written: the number of one, a block, the place there, an offset.
-        self._inputs: list[tuple[int, ArgumentBlock, int, int]] = []
-        self._outputs: list[tuple[int, ArgumentBlock, int, int]] = []
+        #: Where addresses of inputs and of outputs are written: the number of one, the arguments of a job, the place there,
+        #: an offset.
+        self._inputs: list[tuple[int, ctypes.Array[ctypes.c_int64], int, int]] = []
+        self._outputs: list[tuple[int, ctypes.Array[ctypes.c_int64], int, int]] = []
+        #: Runs regions; a sequential pool would only pass them on.
+        self._run = PackedRegions.run_all if type(self._pool) is SequentialPool else self._pool.run_regions
 
     @property
     def nbytes(self) -> int:
@@ -58,7 +62,11 @@ class CpuBackend:
         for arg, blocks in bound.moving.items():
             at = locations[arg]
             moving = self._inputs if at.kind is PlaceKind.INPUT else self._outputs
-            moving += [(at.value, block, index, offset + at.start) for block, index, offset in blocks]
+            moving += [
+                (at.value, job, block.place(index), offset + at.start)
+                for block, index, offset in blocks
+                for job in block.blocks
+            ]
         return [*self._regions(f"step {name!r}", bound, primitive, record)]
 
     def batch(self, parts: list[Region]) -> PackedRegions:
@@ -67,15 +75,15 @@ class CpuBackend:
 
     def move(self, inputs: Sequence[int], outputs: Sequence[int]) -> None:
         """Let the regions work on inputs and outputs at these addresses from now on."""
-        for number, block, index, offset in self._inputs:
-            block.put(index, inputs[number] + offset)
-        for number, block, index, offset in self._outputs:
-            block.put(index, outputs[number] + offset)
+        for number, job, place, offset in self._inputs:
+            job[place] = inputs[number] + offset
+        for number, job, place, offset in self._outputs:
+            job[place] = outputs[number] + offset
 
     def run(self, batch: PackedRegions) -> None:
         """Run regions, or submit them to an asynchronous threadpool. Raises KernelFailed."""
         with self._order:
-            self._pool.run_regions(batch)
+            self._run(batch)
 
     def wait(self) -> None:
         """Return when all regions have ended. Raises KernelFailed."""

@@ -55,16 +55,25 @@ class JobsOnPools:
     def __init__(self, pools: Sequence[ThreadpoolInterface]) -> None:
         self._pools = pools
         self._is_constant = all(type(pool).IS_CONSTANT for pool in pools)
-        self._state: object = None
-        self._jobs: tuple[Jobs, ...] = ()
+        self._default = _default()
+        #: What was returned last, and the same with each pool.
+        self._last: tuple[tuple[Jobs, ...], list[tuple[ThreadpoolInterface, Jobs]]] | None = None
 
     def current(self) -> tuple[Jobs, ...]:
-        """Return how to divide work for each pool."""
-        state = [_default().number, *[pool.least_job_ns for pool in self._pools]]
-        if state != self._state or not self._is_constant:
-            self._jobs = tuple(Jobs.on(pool) for pool in self._pools)
-            self._state = state
-        return self._jobs
+        """Return how to divide work for each pool: the same object as the last time if nothing has changed."""
+        last = self._last
+        if last is not None and self._is_constant:
+            number = self._default.number
+            for pool, known in last[1]:
+                if pool.least_job_ns != known.least_ns or known.number != number:
+                    break
+            else:
+                return last[0]
+        found = tuple(Jobs.on(pool) for pool in self._pools)
+        if last is not None and found == last[0]:
+            return last[0]
+        self._last = found, list(zip(self._pools, found, strict=True))
+        return found
 
 
 class _Default:

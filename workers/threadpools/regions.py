@@ -50,6 +50,10 @@ class PackedRegions(Sequence[Region]):
         """Each region with its kernel as a callable, kept because making one takes longer than calling it."""
         return [(region, KERNEL_TYPE(region.function)) for region in self._regions]
 
+    @cached_property
+    def _tasks(self) -> list[tuple[Callable[[int, int, int], int], int, Region]]:
+        return [(kernel, blob, region) for region, kernel in self.calls for blob in region.blobs]
+
     def run(self, number: int) -> None:
         """Run all tasks of a region on the calling thread, also after one that fails."""
         region, kernel = self.calls[number]
@@ -60,10 +64,10 @@ class PackedRegions(Sequence[Region]):
     def run_all(self) -> None:
         """Run all tasks in order on the calling thread. Raises the error of the first that fails; no later one runs then."""
         status = self._status
-        for region, kernel in self.calls:
-            for blob in region.blobs:
-                if kernel(status, status + 32, blob):
-                    raise region.failure(self._take_error())
+        error = status + 32
+        for kernel, blob, region in self._tasks:
+            if kernel(status, error, blob):
+                raise region.failure(self._take_error())
 
     def _take_error(self) -> int:
         """Return the address of the error that a task wrote, 0 if it wrote none."""

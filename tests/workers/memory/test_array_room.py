@@ -1,0 +1,53 @@
+"""Arrays that kernels read in place are told from others, and large arrays made here begin where reads do not wait for writes."""
+
+from __future__ import annotations
+
+import mmap
+
+import numpy as np
+import pytest
+
+from poolrt.workers.memory.array_address import address_in_order
+from poolrt.workers.memory.array_room import ArrayRoom, has_room_behind, readable_address, readable_in_place
+
+PAGE = mmap.PAGESIZE
+
+
+def on_a_page(nbytes: int, place: int = 0) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
+    """Return bytes that begin at a place of a page."""
+    room = np.zeros(nbytes + 2 * PAGE, np.uint8)
+    start = (place - room.ctypes.data) % PAGE
+    return room[start : start + nbytes]
+
+
+def test_only_arrays_in_order_have_a_readable_address() -> None:
+    whole = on_a_page(24 * 4).view(np.float32).reshape(4, 6)
+    frozen = whole[1:3]
+    frozen.flags.writeable = False
+    for array in (whole, frozen, whole[2], whole[:, :1][:1], whole.view(">f4")):
+        assert address_in_order(array) == readable_address(array) == array.ctypes.data
+        assert readable_in_place(array)
+    unaligned = on_a_page(24 * 4, 1).view(np.float32)
+    for array in (whole.T, whole[:, 1:], whole[::2], whole[::-1], unaligned):
+        assert address_in_order(array) == readable_address(array) == 0
+        assert not readable_in_place(array)
+
+
+def test_an_array_has_an_address_for_kernels_only_with_room_behind_it() -> None:
+    last = on_a_page(PAGE)
+    assert not has_room_behind(last.ctypes.data + last.nbytes)
+    assert address_in_order(last) == last.ctypes.data
+    assert readable_address(last) == 0
+    assert readable_address(last[:-64]) == last.ctypes.data
+    assert readable_address(last[:0]) == 0
+
+
+@pytest.mark.parametrize("nbytes", [1, 1 << 15, 1 << 16, 3 << 20])
+def test_large_rooms_begin_in_the_middle_of_a_page_and_all_on_a_cache_line(nbytes: int) -> None:
+    room = ArrayRoom(nbytes)
+    assert room.address % 64 == 0
+    assert room.address == room.bytes.ctypes.data + room.start
+    assert room.start + nbytes + 64 <= len(room.bytes)
+    if nbytes >= 1 << 16:
+        # NumPy's own large arrays begin 16 bytes behind the beginning of a page, with glibc.
+        assert PAGE // 4 < room.address % PAGE < 3 * PAGE // 4
