@@ -75,6 +75,35 @@ def _adjacent(src: MemoryDesc, dst: MemoryDesc) -> int | None:
     return dim if only and dst.dims[dim] % 16 else None
 
 
+def common_group(nests: list[Nest], most: int) -> int:
+    """Return how many adjacent elements all nests move together, and nothing further, if it is up to ``most``; else 1.
+
+    These elements move faster as a single one of their width.
+    """
+    extents = {loop.extent for nest in nests for loop in nest.loops if loop.src == loop.dst == 1}
+    if len(extents) != 1:
+        return 1
+    (size,) = extents
+    if size > most or most % size or any(nest.pads or not _has_group(nest, size) for nest in nests):
+        return 1
+    return size
+
+
+def grouped(nest: Nest, size: int) -> Nest:
+    """Return a nest in units of ``size`` elements, which `common_group` has found."""
+    if size == 1:
+        return nest
+    loops = [Loop(loop.extent, loop.src // size, loop.dst // size) for loop in nest.loops if loop.dst != 1]
+    return Nest(tuple(loops), nest.src // size, nest.dst // size)
+
+
+def _has_group(nest: Nest, size: int) -> bool:
+    """Return whether a nest has an innermost loop of ``size`` adjacent elements, whose multiples all other steps are."""
+    others = [loop for loop in nest.loops if loop.dst != 1]
+    places = [nest.src, nest.dst, *(step for loop in others for step in (loop.src, loop.dst))]
+    return len(others) == len(nest.loops) - 1 and all(place % size == 0 for place in places)
+
+
 def pieces(nest: Nest) -> list[Nest]:
     """Cut long innermost loops, so that a nest's outer loops have enough steps to share."""
     found = [nest]

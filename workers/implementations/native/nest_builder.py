@@ -7,12 +7,14 @@ import struct
 from ...desc import MemoryDesc, item_size
 from ...kernels.spec import KernelSpec
 from ..program import Launch, LaunchArgument, Program
-from .loop_nest import PIECE, Loop, Nest, copies, fills, pieces, steps
+from .loop_nest import PIECE, Loop, Nest, common_group, copies, fills, grouped, pieces, steps
 
 #: A launch has at least about so many items of work if its nest allows; the other loops run inside an item.
 _ITEMS = 64
 #: Places in memory that a copy writes to in turn, at most: the first-level cache of addresses has 64 pages or more.
 _PLACES = 32
+#: Bytes of the widest elements that the kernel moves.
+_WIDEST = 8
 #: How the kernel runs the innermost pair of loops.
 _COPY, _TRANSPOSE, _FILL, _COPY_PADDED, _TRANSPOSE_PADDED = range(5)
 
@@ -60,13 +62,18 @@ class NestBuilder:
         """
         records: list[int] = []
         items = 0
-        for mode, nests in ((_FILL, fills(src, dst)), (None, copies(src, dst))):
+        filled, copied, sizes = fills(src, dst), copies(src, dst), (item_size(src.dtype), item_size(dst.dtype))
+        kinds = (src.dtype, dst.dtype)
+        if src.dtype == dst.dtype:
+            group = 1 if filled else common_group(copied, _WIDEST // sizes[0])
+            copied, sizes = [grouped(nest, group) for nest in copied], (sizes[0] * group,) * 2
+            kinds = (f"bits{8 * sizes[0]}",) * 2
+        for mode, nests in ((_FILL, filled), (None, copied)):
             for nest in nests:
                 for piece in pieces(nest):
-                    record, count = _record(mode, piece, item_size(src.dtype), item_size(dst.dtype))
+                    record, count = _record(mode, piece, *sizes)
                     items += count
                     records += [items, 8 * (len(record) + 2), *record]
-        kinds = (src.dtype, dst.dtype) if src.dtype != dst.dtype else (bits(src.dtype),) * 2
         kernel = KernelSpec.of("reorder", src=kinds[0], dst=kinds[1], wraps=wraps and kinds[0] != kinds[1])
         self.launch(kernel, (source, to, ("t", self.table(records))), items)
 

@@ -15,6 +15,7 @@ from numba.core import types
 
 from .elements import masked_store
 from .movement import Movement
+from .short_copy import copy_short
 from .transpose import transposes
 from .vec import LANES, Builder, Value, iload, intrinsic, lanes_below, vload, vset, vstore
 
@@ -84,7 +85,6 @@ def make(isa: str, src: str, dst: str, wraps: bool = False) -> tuple[Callable[..
 def copier(movement: Movement) -> Callable[..., None]:
     """Return what copies rows of elements that are not converted: (src, dst, rows, row_src, row_dst, columns)."""
     size = movement.src_size
-    move, move_part, _, _ = movement.intrinsics()
 
     def copy(src: int, dst: int, rows: int, row_src: int, row_dst: int, columns: int) -> None:
         whole = columns * size
@@ -104,11 +104,8 @@ def copier(movement: Movement) -> Callable[..., None]:
             while at + 64 <= whole:
                 vstore(target + at, vload(source + at))
                 at += 64
-            while at + 16 * size <= whole:
-                move(source + at, target + at)
-                at += 16 * size
             if at < whole:
-                move_part(source + at, target + at, (whole - at) // size)
+                copy_short(source + at, target + at, whole - at)
 
     return copy
 

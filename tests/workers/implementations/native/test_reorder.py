@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -43,6 +44,16 @@ def case(dims: tuple[int, ...], source: str, target: str) -> Case:
 @pytest.mark.parametrize("problem", [*cases("reorder"), *(case(*m) for m in MORE)], ids=str)
 def test_a_reorder_is_exact(native: NativeRunner, problem: Case, isa: str) -> None:
     native.check(problem, isa)
+
+
+@pytest.mark.parametrize("dtype", ["u8", "f16", "f32"])
+def test_rows_of_any_length_are_copied_and_small_groups_moved_as_one(native: NativeRunner, dtype: str) -> None:
+    for length in (*range(1, 20), 31, 33, 47, 63, 66):
+        for dims, tag in (((3, 5, length), "bac"), ((2, 19, 3, length), "acbd"), ((2, 3, 2, 2, length), "abdce")):
+            src, dst = MemoryDesc(dims, dtype), MemoryDesc(dims, dtype, tag)
+            values = np.arange(math.prod(dims)).reshape(dims) % 251
+            problem = Case(f"{dims} to {tag}", Reorder(src, dst), {Arg.SRC: values}, rtol=0.0, atol=0.0)
+            native.check(problem, cpu_target().isa)
 
 
 @st.composite
