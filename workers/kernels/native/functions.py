@@ -17,6 +17,8 @@ from .exponentials import emit_exp, emit_expm1, emit_log
 from .power import emit_power
 from .sines import each, emit_sine
 from .vec import (
+    F32,
+    I32,
     VD,
     Builder,
     Value,
@@ -158,8 +160,20 @@ def _mish(b: Builder, x: Value, alpha: Value, beta: Value) -> Value:
 
 
 def _pow(b: Builder, x: Value, alpha: Value, beta: Value) -> Value:
-    """Return alpha x**beta; in float64 the power is the C library's."""
-    return b.fmul(alpha, each(b, "pow", x, beta)) if x.type == VD else emit_power(b, x, beta, alpha)
+    """Return alpha x**beta; in float64 the power is the C library's. Cubes, which networks have, are products."""
+    if x.type == VD:
+        return b.fmul(alpha, each(b, "pow", x, beta))
+    power, factor = (b.extract_element(each, I32(0)) for each in (beta, alpha))
+    is_cube = b.and_(b.fcmp_ordered("==", power, F32(3.0)), b.fcmp_ordered("==", factor, F32(1.0)))
+    with b.if_else(is_cube) as (of_cube, of_others):
+        with of_cube:
+            cube, first = b.fmul(b.fmul(x, x), x), b.block
+        with of_others:
+            other, second = emit_power(b, x, beta, alpha), b.block
+    found = b.phi(x.type)
+    found.add_incoming(cube, first)
+    found.add_incoming(other, second)
+    return found
 
 
 def _erf(b: Builder, x: Value, alpha: Value, beta: Value) -> Value:

@@ -86,10 +86,11 @@ def lp_pooling(call: NodeCall) -> Operand:
     order = float(call.number("p", 2))
     window, _ = window_of(call, kernel)
     m = call.math
-    powers = m.eltwise(m.eltwise(source, "abs"), "pow", 1.0, order)
+    square = order == 2.0
+    powers = m.eltwise(source, "square") if square else m.eltwise(m.eltwise(source, "abs"), "pow", 1.0, order)
     pooled = call.graph.pooling(m.value(powers), "avg_include_padding", kernel, name=call.name, **window)
-    total = m.binary(pooled, m.number(math.prod(kernel), pooled), "mul")
-    return m.eltwise(total, "pow", 1.0, 1.0 / order)
+    total = m.eltwise(pooled, "linear", float(math.prod(kernel)), 0.0)
+    return m.eltwise(total, "sqrt") if square else m.eltwise(total, "pow", 1.0, 1.0 / order)
 
 
 def transposed_convolution(call: NodeCall) -> Operand:

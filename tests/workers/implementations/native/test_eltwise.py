@@ -43,7 +43,7 @@ def test_a_result_of_another_type_is_rounded_and_saturated(native: NativeRunner,
             np.testing.assert_array_equal(native.results(pd, {Arg.SRC: part})[Arg.DST], converted(want, dst), str(op))
 
 
-@pytest.mark.parametrize(("alpha", "beta"), [(0.5, 1.7), (2.0**-100, 3.0), (-(2.0**100), -3.0)])
+@pytest.mark.parametrize(("alpha", "beta"), [(0.5, 1.7), (1.0, 3.0), (2.0**-100, 3.0), (-(2.0**100), -3.0)])
 def test_a_power_overflows_only_if_its_product_with_alpha_does(
     native: NativeRunner, isa: str, alpha: float, beta: float
 ) -> None:
