@@ -12,10 +12,12 @@ import math
 from collections.abc import Callable
 from typing import Any, Final
 
+import llvmlite.ir as ir
 from numba import njit, types
 
 from .elements import elements
 from .vec import (
+    I16,
     VF,
     Builder,
     Value,
@@ -24,6 +26,7 @@ from .vec import (
     fold,
     intrinsic,
     maximum,
+    minimum,
     vkeep_or,
 )
 
@@ -31,6 +34,8 @@ from .vec import (
 _STRIP: Final = 64
 #: Strips that are reduced together; their sums are some KiB.
 _BESIDE: Final = 16
+#: Elements of a row that are reduced one vector after the other: enough rows are under way at once.
+_SHORT: Final = 256
 
 
 def make(
@@ -56,6 +61,20 @@ def _row(steps: tuple[Any, ...], finish: Any, src_type: str, dst_type: str) -> t
     ) -> None:  # fmt: skip
         nothing, size, small = fill(real(neutral)), fill(real(count)), fill(real(eps))
         step = 16 * width
+        if parts == 1 and outer == 1 and inner <= _SHORT:
+            # Without divisions of places, which take as long as some 50 elements.
+            for item in range(begin, end):
+                at = src + width * inner * item
+                left = inner
+                total = nothing
+                while left >= 16:
+                    total = add(total, load(at))
+                    at += step
+                    left -= 16
+                if left > 0:
+                    total = add(total, vkeep_or(load_part(at, left), left, nothing))
+                store_one(dst + dst_width * item, finish(fill(across(total)), size, small))
+            return
         for item in range(begin, end):
             part = item // outputs
             output = item - part * outputs
@@ -229,7 +248,12 @@ def _steps(step: str) -> tuple[Any, Any, Any, float]:
     @intrinsic
     def across(_: Any, value: Any) -> Any:
         def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
-            return fold(b, a[0], merge)
+            if step not in ("max", "min"):
+                return fold(b, a[0], merge)
+            # NaN is looked for once, in all lanes together.
+            found = fold(b, a[0], maximum if step == "max" else minimum)
+            nowhere = b.icmp_unsigned("==", b.bitcast(b.fcmp_unordered("uno", a[0], a[0]), I16), I16(0))
+            return b.select(nowhere, found, ir.Constant(found.type, math.nan))
 
         return value.scalar(value), emit
 
@@ -246,14 +270,12 @@ def _of_two(emit_value: Callable[[Builder, Value, Value], Value]) -> Any:
 
 def _larger(b: Builder, x: Value, y: Value) -> Value:
     """Return the larger of two, NaN if either is."""
-    first = b.or_(b.fcmp_ordered(">", x, y), b.fcmp_unordered("uno", x, x))
-    return b.select(first, x, y)
+    return b.select(b.fcmp_unordered("uno", x, x), x, maximum(b, x, y))
 
 
 def _smaller(b: Builder, x: Value, y: Value) -> Value:
     """Return the smaller of two, NaN if either is."""
-    first = b.or_(b.fcmp_ordered("<", x, y), b.fcmp_unordered("uno", x, x))
-    return b.select(first, x, y)
+    return b.select(b.fcmp_unordered("uno", x, x), x, minimum(b, x, y))
 
 
 def _finish(result: str, root: bool) -> Any:
