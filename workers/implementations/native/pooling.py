@@ -1,6 +1,6 @@
 """Pooling: kernels forward for blocks of 16 channels, for row-major and for whole images; two backward.
 
-Windows of 3 x 3 that move by one have kernels of their own in both layouts.
+Windows of 3 x 3 that move by one have kernels of their own in both layouts, and so have large windows.
 """
 
 from __future__ import annotations
@@ -44,9 +44,13 @@ class NativePooling(NativeImplementation[Pooling]):
             blocks = channel_blocks(op.dst)
             tail = channel_tail(op.dst) if op.dst.dims[1] % LANES else LANES
             args = (*memories, ("t", 0), ("i", blocks), ("i", tail))
+            if _is_separable(op):
+                return _separate(op, args, op.dst.dims[0] * blocks)
             return self._one(op, "blocked", args, op.dst.dims[0] * blocks * lines, _geometry(op))
         if _is_whole(op):
             return self._one(op, "whole", (*memories, ("i", math.prod(op.src.dims[2:]))), images, b"")
+        if _is_separable(op):
+            return _separate(op, (*memories, ("t", 0)), images)
         return self._one(op, "rows", (*memories, ("t", 0)), images * lines, _geometry(op))
 
     def _one(self, op: Pooling, part: str, args: tuple[LaunchArgument, ...], work: int, tables: bytes) -> Program:
@@ -95,6 +99,26 @@ def _slides(op: Pooling) -> bool:
     *deep, height, width = zip(op.kernel, op.strides, op.dilations, op.padding_l, strict=True)
     flat = all(each == (1, 1, 0, 0) for each in deep) and op.src.dims[2:-2] == op.dst.dims[2:-2]
     return flat and all(each[:3] == (3, 1, 0) for each in (height, width)) and not _is_whole(op)
+
+
+def _is_separable(op: Pooling) -> bool:
+    """Return whether f32 windows in planes are pooled along the width first, which is less work for large ones."""
+    if op.dst.dtype != "f32" or len(op.kernel) < 2 or any(op.dilations):
+        return False
+    flat = all(size == 1 for size in (*op.kernel[:-2], *op.strides[:-2])) and op.src.dims[2:-2] == op.dst.dims[2:-2]
+    height, width = op.kernel[-2:]
+    return flat and not _slides(op) and 5 * (op.strides[-2] * width + height) <= 4 * height * width
+
+
+def _separate(op: Pooling, args: tuple[LaunchArgument, ...], planes: int) -> Program:
+    """Return the program that pools along the width into the scratchpad, then along the height."""
+    images = planes * math.prod(op.dst.dims[2:-2])
+    part, row = (
+        ("blocked", LANES * op.dst.dims[-1]) if is_blocked(op.dst) else ("rows", -(-op.dst.dims[-1] // LANES) * LANES)
+    )
+    kernel = KernelSpec.of("pooling_separable", algorithm=op.algorithm, part=part)
+    scratchpad = 4 * row * op.src.dims[-2] * images
+    return Program((kernel,), (Launch(0, (*args[:3], ("s", 0), *args[3:]), images),), _geometry(op), scratchpad)
 
 
 def _geometry(op: Pooling) -> bytes:

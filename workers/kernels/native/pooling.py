@@ -81,7 +81,8 @@ def _next_row(channel: int, d: int, h: int, depth: int, height: int) -> tuple[in
     return channel, d, h
 
 
-def _see(dtype: str) -> Any:
+def make_see(dtype: str) -> Any:
+    """Return the function of a row that returns what 16 windows see of it."""
     seen_inside, seen_apart = load_inside(dtype), load_apart(dtype)
 
     @njit(inline="always")
@@ -145,7 +146,7 @@ def _rows(takes_max: bool, counts_padding: bool, dtype: str) -> tuple[Callable[.
     of = elements(dtype)
     size, real, fill = of.size, of.real, of.fill
     store_part, count_inside = of.store_part, vcount_inside if real is np.float32 else dcount_inside
-    seen_inside, see = load_inside(dtype), _see(dtype)
+    seen_inside, see = load_inside(dtype), make_see(dtype)
     start = real(-np.inf if takes_max else 0.0)
 
     def kernel(begin: int, end: int, src: int, dst: int, table: int) -> None:
