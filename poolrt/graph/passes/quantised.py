@@ -6,9 +6,10 @@ products take both factors as they are stored, the addition and the bounds that 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,7 +49,7 @@ class _Quantised:
 
 
 def fold_quantisation(ir: GraphIR) -> GraphIR:
-    """Replace products, additions, maximum pooling and views between quantised tensors, on the CPU."""
+    """Replace products, sums, functions, maximum pooling and views between quantised tensors, on the CPU."""
     finder = _Finder(ir)
     found: dict[int, list[Node]] = {}
     for node in reversed(ir.nodes):
@@ -99,7 +100,9 @@ class _Finder:
         if node.kind in _PRODUCTS:
             return self._product(node)
         if node.kind in ("sum", "binary"):
-            return self._addition(node)
+            return self._combination(node)
+        if node.kind == "eltwise":
+            return self._function(node)
         is_max = node.kind == "pooling" and node.attrs["algorithm"] == "max"
         return self._same(node) if is_max or node.kind in ("reshape", "transpose") else []
 
@@ -187,12 +190,11 @@ class _Finder:
             results.append(reader.output)
         return results, residual, post_ops, None
 
-    def _addition(self, node: Node) -> list[Node]:
-        """Add two quantised tensors as they are stored, if the sum is quantised again."""
-        if not self._is_addition(node):
-            return []
-        first, second = (self.dequantised(value) for value in node.inputs)
-        if first is None or second is None or first.mask or second.mask:
+    def _combination(self, node: Node) -> list[Node]:
+        """Add or multiply two quantised tensors as they are stored, if the result is quantised again."""
+        operands = node.inputs if self._is_addition(node) else self._factors(node)
+        stored = [self.dequantised(value) for value in operands]
+        if len(stored) != 2 or any(each is None or each.mask for each in stored):
             return []
         results, post_ops = [node.output], list[PostOpUse]()
         reader = self._reader(node.output)
@@ -201,19 +203,57 @@ class _Finder:
                 return []
             results.append(reader.output)
             post_ops.append(bound)
+        algorithm = str(node.attrs.get("algorithm", "add"))
+        return self._quantised_node(node, "binary", {"algorithm": algorithm}, stored, results, tuple(post_ops))
+
+    def _function(self, node: Node) -> list[Node]:
+        """Apply a function to a quantised tensor as it is stored, if the result is quantised again."""
+        src = self.dequantised(node.inputs[0])
+        if src is None or src.mask:
+            return []
+        return self._quantised_node(node, node.kind, node.attrs, [src], [node.output], ())
+
+    def _quantised_node(
+        self,
+        node: Node,
+        kind: str,
+        attrs: Mapping[str, Any],
+        sources: Sequence[_Stored | None],
+        results: list[int],
+        post_ops: tuple[PostOpUse, ...],
+    ) -> list[Node]:
+        """Return a node between tensors as they are stored, nothing if the last of its results is not quantised."""
         quantised = self._quantised(results[-1])
         if quantised is None:
             return []
         *inner, last = quantised.results
         self.absorbed.update((*results, *inner))
-        uses = (*self._uses(Arg.SRC, first), *self._uses(Arg.SRC_1, second), *self._uses(Arg.DST, quantised.stored))
-        inputs, chain = (first.value, second.value), tuple(post_ops)
+        stored = [source for source in sources if source is not None]
+        uses = [
+            use for arg, source in zip((Arg.SRC, Arg.SRC_1), stored, strict=False) for use in self._uses(arg, source)
+        ]
+        uses += self._uses(Arg.DST, quantised.stored)
         return [
             replace(
-                node, kind="binary", inputs=inputs, outputs=(last,), attrs={"algorithm": "add"}, post_ops=chain,
-                quantisation=uses,
+                node, kind=kind, inputs=tuple(source.value for source in stored), outputs=(last,), attrs=attrs,
+                post_ops=post_ops, quantisation=tuple(uses),
             )
         ]  # fmt: skip
+
+    def _factors(self, node: Node) -> tuple[int, ...]:
+        """Return the operands of a multiplication, a number or one for each channel second; nothing if there are others."""
+        if node.kind != "binary" or node.attrs["algorithm"] != "mul" or node.quantisation:
+            return ()
+        first, second = node.inputs
+        dims = self._ir.values[node.output].dims
+        if self._ir.values[first].dims != dims:
+            first, second = second, first
+        sizes = self._ir.values[second].dims
+        channels = (1, *dims[1:2], *(1,) * (len(dims) - 2))
+        fits = sizes == dims or (
+            len(sizes) == len(dims) and (math.prod(sizes) == 1 or (dims[0], sizes) == (1, channels))
+        )
+        return (first, second) if self._ir.values[first].dims == dims and fits else ()
 
     def _same(self, node: Node) -> list[Node]:
         """Move or compare numbers as they are stored, if the result is quantised as the source was."""

@@ -20,7 +20,7 @@ from ..program import Launch, LaunchArgument, Program
 from .blocks import CHUNK, EVERY_TYPE, LANES, channel_blocks, channel_tail, is_blocked, refuse
 from .chain import chain, chain_source, refuse_chain
 from .logic import NativeLogic
-from .quantise import NativeQuantisedAdd, NativeQuantisedDivision
+from .quantise import NativeQuantisedBinary, NativeQuantisedDivision
 
 Operands: TypeAlias = "tuple[MemoryDesc, MemoryDesc]"
 
@@ -152,4 +152,4 @@ def _axes(operands: Operands, dst: MemoryDesc) -> list[Axis]:
     return axes
 
 
-IMPLEMENTATIONS = (NativeBinary(), NativeLogic(), NativeQuantisedAdd(), NativeQuantisedDivision())
+IMPLEMENTATIONS = (NativeBinary(), NativeLogic(), NativeQuantisedBinary(), NativeQuantisedDivision())

@@ -11,6 +11,7 @@ from .backward import NativeBackward, refuse_gradient
 from .blocks import EVERY_TYPE, refuse, refuse_different, span
 from .chain import chain, chain_source, refuse_chain
 from .implementation import NativeImplementation
+from .quantise import NativeQuantisedEltwise
 
 
 class NativeEltwise(NativeImplementation[Eltwise]):
@@ -66,4 +67,4 @@ class NativeEltwiseBackward(NativeBackward[Eltwise]):
         return Program((kernel,), (Launch(0, args, runs.work),))
 
 
-IMPLEMENTATIONS = (NativeEltwise(), NativeEltwiseBackward())
+IMPLEMENTATIONS = (NativeEltwise(), NativeQuantisedEltwise(), NativeEltwiseBackward())

@@ -1,11 +1,11 @@
-"""Reorder and addition with scales and zero points: f32 and 8-bit integers, one number for each tensor."""
+"""Reorder, functions, sums and products with scales and zero points: f32 and 8-bit integers, one number for each tensor."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
 
-from ...desc import Arg, Binary, MemoryDesc, PrimitiveAttr, Reorder
+from ...desc import Arg, Binary, Eltwise, MemoryDesc, PrimitiveAttr, Reorder
 from ...engines.target import Target
 from ...kernels.spec import KernelSpec
 from ..layouts import follow
@@ -37,26 +37,61 @@ class NativeQuantise:
         return _describe(attr, {Arg.SRC: op.src}, op.dst)
 
 
-class NativeQuantisedAdd:
-    """The sum of two tensors of one shape and layout, f32, u8 or s8, not all f32; scales, zero points, then relu."""
+class NativeQuantisedBinary:
+    """The sum or product of two tensors, f32, u8 or s8, not all f32, in one layout; scales, zero points, then relu.
 
-    name = "native:quantised_add"
+    The second operand may have one number for each of the first dimensions in memory, or for each of the last.
+    """
+
+    name = "native:quantised_binary"
     engine_kind = "cpu"
     general = True
 
     def reject(self, op: Binary, attr: PrimitiveAttr, target: Target) -> str | None:
-        if op.algorithm != "add":
-            return f"algorithm {op.algorithm}; only add is supported"
+        if op.algorithm not in ("add", "mul"):
+            return f"algorithm {op.algorithm}; only add and mul are supported"
         if any((step.algorithm, step.alpha) != ("relu", 0.0) for step in attr.post_ops):
             return "the only post-op supported is relu"
         op = self.complete(op, attr, target)
-        return _refuse(attr, op.src0, op.src1, op.dst)
+        if op.src0.dims == op.src1.dims:
+            return _refuse(attr, op.src0, op.src1, op.dst)
+        refused = _refuse(attr, op.src0, op.dst) or _refuse(attr, op.src1, op.src1)
+        if refused:
+            return refused
+        return None if _rows(op.src1, op.dst) else f"{op.src1} does not broadcast to rows or lanes of {op.dst}"
 
     def complete(self, op: Binary, attr: PrimitiveAttr, target: Target) -> Binary:
-        return dataclasses.replace(op, dst=op.dst.with_tag(op.src0.tag)) if op.dst.is_any else op
+        src0 = follow(op.src0, op.dst)
+        return dataclasses.replace(op, src0=src0, src1=follow(op.src1, src0), dst=follow(op.dst, src0))
 
     def program(self, op: Binary, attr: PrimitiveAttr, target: Target) -> Program:
-        return _describe(attr, {Arg.SRC: op.src0, Arg.SRC_1: op.src1}, op.dst)
+        return _describe(attr, {Arg.SRC: op.src0, Arg.SRC_1: op.src1}, op.dst, combined=op.algorithm)
+
+
+class NativeQuantisedEltwise:
+    """A function of a tensor, u8 or s8 to u8 or s8, in one layout without padding; scales and zero points."""
+
+    name = "native:quantised_eltwise"
+    engine_kind = "cpu"
+    general = True
+
+    def reject(self, op: Eltwise, attr: PrimitiveAttr, target: Target) -> str | None:
+        if not op.is_forward or attr.post_ops:
+            return "only forward propagation without post-ops is supported"
+        if op.algorithm == "softplus" and op.alpha == 0.0:
+            return "softplus divides by alpha, which is 0"
+        op = self.complete(op, attr, target)
+        if "f32" in (op.src.dtype, op.dst.dtype):
+            return "only 8-bit integers are supported"
+        return _refuse(attr, op.src, op.dst)
+
+    def complete(self, op: Eltwise, attr: PrimitiveAttr, target: Target) -> Eltwise:
+        src = follow(op.src, op.dst)
+        return dataclasses.replace(op, src=src, dst=follow(op.dst, src))
+
+    def program(self, op: Eltwise, attr: PrimitiveAttr, target: Target) -> Program:
+        function = (op.algorithm, float(op.alpha), float(op.beta))
+        return _describe(attr, {Arg.SRC: op.src}, op.dst, function=function)
 
 
 class NativeQuantisedDivision(NativeImplementation[Binary]):
@@ -89,7 +124,7 @@ class NativeQuantisedDivision(NativeImplementation[Binary]):
         kernel = KernelSpec.of("quantise", first="f32", second="", result=op.dst.dtype, rounds=True)
         args: tuple[LaunchArgument, ...] = (
             ("m", (int(Arg.SRC), 0)), NONE, ("m", (int(Arg.DST), 0)), *(NONE,) * 4, ("m", (int(Arg.SRC_1), 0)),
-            epilogue.point(Arg.DST), ("i", count), ("f", -math.inf),
+            epilogue.point(Arg.DST), *_whole(count), *_numbers(-math.inf),
         )  # fmt: skip
         return Program((kernel,), (Launch(0, args, -(-count // _CHUNK)),), epilogue.tables)
 
@@ -111,7 +146,13 @@ def _refuse(attr: PrimitiveAttr, *tensors: MemoryDesc) -> str | None:
     return None
 
 
-def _describe(attr: PrimitiveAttr, sources: dict[Arg, MemoryDesc], dst: MemoryDesc) -> Program:
+def _describe(
+    attr: PrimitiveAttr,
+    sources: dict[Arg, MemoryDesc],
+    dst: MemoryDesc,
+    combined: str = "add",
+    function: tuple[str, float, float] = ("", 0.0, 0.0),
+) -> Program:
     """Return the program that converts ``sources``, one or two, to ``dst``."""
     count = math.prod(dst.dims)
     if count == 0:
@@ -119,10 +160,45 @@ def _describe(attr: PrimitiveAttr, sources: dict[Arg, MemoryDesc], dst: MemoryDe
     epilogue = Epilogue.of(PrimitiveAttr((), attr.scales, attr.zero_points), dst)
     first, second = sources[Arg.SRC], sources.get(Arg.SRC_1)
     places: list[LaunchArgument] = [("m", (int(arg), 0)) if arg in sources else NONE for arg in (Arg.SRC, Arg.SRC_1)]
-    low = 0.0 if attr.post_ops else -math.inf
+    moves, rows = "same", _whole(count)
+    if second is not None and second.dims != dst.dims and (found := _rows(second, dst)) is not None:
+        moves, inner = found
+        together = max(1, _CHUNK // inner)
+        rows = (("i", inner), ("i", count), ("i", together), ("i", count // inner))
     numbers = [place(arg) for arg in (Arg.SRC, Arg.SRC_1, Arg.DST) for place in (epilogue.scale, epilogue.point)]
-    args = (*places, ("m", (int(Arg.DST), 0)), *numbers, ("i", count), ("f", low))
+    algorithm, alpha, beta = function
+    low = 0.0 if attr.post_ops else -math.inf
+    args = (*places, ("m", (int(Arg.DST), 0)), *numbers, *rows, *_numbers(low, alpha, beta))
     kernel = KernelSpec.of(
-        "quantise", first=first.dtype, second=second.dtype if second is not None else "", result=dst.dtype
-    )
-    return Program((kernel,), (Launch(0, args, -(-count // _CHUNK)),), epilogue.tables)
+        "quantise", first=first.dtype, second=second.dtype if second is not None else "", result=dst.dtype, rounds=False,
+        combined=combined, moves=moves, function=algorithm,
+    )  # fmt: skip
+    (_, _, (_, together), (_, height)) = rows
+    return Program((kernel,), (Launch(0, args, -(-int(height) // int(together))),), epilogue.tables)
+
+
+def _whole(count: int) -> tuple[tuple[str, int], ...]:
+    """Return the kernel's geometry of one run of elements."""
+    return (("i", _CHUNK), ("i", count), ("i", 1), ("i", -(-count // _CHUNK)))
+
+
+def _numbers(low: float, alpha: float = 0.0, beta: float = 0.0) -> tuple[tuple[str, float], ...]:
+    """Return the kernel's floats."""
+    return (("f", low), ("f", alpha), ("f", beta))
+
+
+def _rows(second: MemoryDesc, dst: MemoryDesc) -> tuple[str, int] | None:
+    """Return how a second operand moves along rows of ``dst``, and their length; None if it does not."""
+    if second.ndims != dst.ndims or dst.layout.blocks or second.layout.blocks:
+        return None
+    sizes = [(second.dims[dim], dst.dims[dim]) for dim in dst.layout.order if dst.dims[dim] != 1]
+    kept = [small == large for small, large in sizes]
+    if [dim for dim in second.layout.order if second.dims[dim] != 1] != [
+        dim for dim in dst.layout.order if second.dims[dim] != 1
+    ] or any(small not in (1, large) for small, large in sizes):
+        return None
+    if kept == sorted(kept, reverse=True):
+        return "row", math.prod(large for small, large in sizes if small == 1)
+    if kept == sorted(kept):
+        return "lanes", math.prod(large for small, large in sizes if small != 1)
+    return None

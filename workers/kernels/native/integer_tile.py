@@ -210,6 +210,12 @@ def narrowed(b: Builder, value: Value, dtype: str) -> Value:
     return b.trunc(b.bitcast(b.fadd(value, constant(_ROUND)), VI), _V8)
 
 
+def narrowed_with(b: Builder, value: Value, point: Value) -> Value:
+    """Return floats as u8 or s8: rounded to even, then added to a whole number; the sums are in the range of the type."""
+    whole = b.bitcast(b.fadd(value, constant(_ROUND)), VI)
+    return b.trunc(b.add(whole, b.fptosi(point, VI)), _V8)
+
+
 def load_float(b: Builder, address: Value, dtype: str, mask: Value | None) -> Value:
     """Load 16 numbers of a data type as floats; lanes that ``mask`` leaves out are not read."""
     kind = {"f32": VF, "s32": VI}.get(dtype, _V8)

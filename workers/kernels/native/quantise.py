@@ -1,40 +1,85 @@
-"""Convert numbers between f32 and 8-bit integers by scale and zero point, one tensor or the sum of two."""
+"""Convert numbers between f32 and 8-bit integers by scale and zero point: one tensor, a function of it, or two combined."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, Final
 
+import llvmlite.ir as ir
 import numpy as np
-from numba.core import types
+from numba.core import cgutils, types
 
-from .integer_tile import SIZES, load_float, narrowed, store_lanes
-from .integers import load_s32
-from .vec import I64, LANES, Builder, Value, apply, fload, intrinsic, lanes_below, maximum, minimum, splat
+from .bits import make_store
+from .functions import ELTWISE
+from .integer_tile import SIZES, load_float, narrowed, narrowed_with, store_lanes
+from .integers import load_s32, load_u8
+from .vec import (
+    I1,
+    I8,
+    I64,
+    LANES,
+    Builder,
+    Value,
+    apply,
+    constant,
+    fload,
+    fma,
+    intrinsic,
+    lanes_below,
+    maximum,
+    minimum,
+    splat,
+)
 
-#: Elements of one item of work.
+#: Elements of one item of work, about.
 CHUNK: Final = 4096
 _RANGES: Final = {"u8": (0.0, 255.0), "s8": (-128.0, 127.0), "f32": (-np.inf, np.inf)}
+#: Levels with a fused multiplication and addition, which makes quotients of products.
+_FUSES: Final = ("x86-64-v3", "x86-64-v4")
+#: Divisors from here to the inverse have quotients by products, which neither overflow nor lose bits.
+_LEAST_DIVISOR: Final = np.float32(2.0**-60)
+#: Quotients up to this size are exact; larger ones are beyond every range.
+_MOST_QUOTIENT: Final = 1024.0
+
+store_byte: Final = make_store(1)
 
 
-def make(isa: str, first: str, second: str, result: str, rounds: bool = False) -> tuple[Callable[..., None], Any]:
+@intrinsic
+def room(_: Any) -> Any:
+    """Return the address of 512 bytes on the stack."""
+
+    def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
+        return b.ptrtoint(cgutils.alloca_once(b, ir.ArrayType(I8, 512)), I64)
+
+    return types.int64(), emit
+
+
+def make(
+    isa: str, first: str, second: str, result: str, rounds: bool = False, combined: str = "add", moves: str = "same",
+    function: str = "",
+) -> tuple[Callable[..., None], Any]:  # fmt: skip
     """Return the kernel for sources of two data types (the second nothing: none) and a result of a third.
 
-    It ``rounds`` before the zero point is added, and then again.
+    Two sources are ``combined`` by ``add`` or ``mul``; the second ``moves`` as the first (``same``), has one number for each
+    ``row`` of the first, or the numbers of one row for all (``lanes``). A ``function`` of eltwise is applied to all 256
+    numbers of a source of bytes, and its results are looked up. The kernel ``rounds`` a quotient of a single f32 source
+    before the zero point is added, else after that.
 
     Arguments: addresses of the sources and of the result, then those of their scales (f32) and zero points (s32), source by
-    source, each 0 for none; the number of elements; and as a float the least result before scale and zero point.
-    One item of work is a piece of `CHUNK` elements.
+    source, each 0 for none; the length of rows and the number of all elements; the rows of an item of work; the number of
+    rows; and as floats the least result before scale and zero point, and the function's parameters.
     """
-    convert = _make_convert(first, second, result, rounds)
+    convert = _make_convert(isa, first, second, result, rounds, combined, moves, function)
     least, most = _RANGES[result]
     low_limit, high_limit = np.float32(least), np.float32(most)
     sizes = [SIZES.get(dtype, 0) for dtype in (first, second, result)]
     size0, size1, size2 = sizes
+    in_one, adds = bool(second) and result != "f32", combined == "add"
+    by_row, by_lanes, by_table = moves == "row", moves == "lanes", bool(function)
 
     def quantise(
         begin: int, end: int, src0: int, src1: int, dst: int, scale0: int, point0: int, scale1: int, point1: int,
-        scale2: int, point2: int, count: int, low: float,
+        scale2: int, point2: int, inner: int, count: int, together: int, rows: int, low: float, alpha: float, beta: float,
     ) -> None:  # fmt: skip
         factor0, factor1, divisor = np.float32(1.0), np.float32(1.0), np.float32(1.0)
         minus0, minus1, plus = np.float32(0.0), np.float32(0.0), np.float32(0.0)
@@ -50,37 +95,115 @@ def make(isa: str, first: str, second: str, result: str, rounds: bool = False) -
             minus1 = np.float32(load_s32(point1))
         if point2 != 0:
             plus = np.float32(load_s32(point2))
-        bound = np.float32(low)
-        for item in range(begin, end):
-            for at in range(item * CHUNK, min(count, (item + 1) * CHUNK), 16):
-                convert(src0 + at * size0, src1 + at * size1, dst + at * size2, count - at, factor0, minus0, factor1,
-                        minus1, divisor, plus, bound, low_limit, high_limit)  # fmt: skip
+        bound, a, b = np.float32(low), np.float32(alpha), np.float32(beta)
+        reciprocal = np.float32(1.0) / divisor
+        # A quotient of f32 is divided unless the divisor is 1; one of few bits is a product if that is exact.
+        simple = _LEAST_DIVISOR <= divisor <= np.float32(1.0) / _LEAST_DIVISOR
+        if result == "f32":
+            simple = divisor == np.float32(1.0)
+        if in_one:
+            # All scales and zero points are two factors and a number to add, or one of each for a product.
+            bound = bound / divisor + plus
+            if adds:
+                factor0, factor1 = factor0 / divisor, factor1 / divisor
+                plus = plus - minus0 * factor0 - minus1 * factor1
+            else:
+                factor0 = factor0 * factor1 / divisor
+        if by_table:
+            bytes_of = room()
+            table = bytes_of + 256
+            for byte in range(256):
+                store_byte(bytes_of + byte, byte)
+            for at in range(0, 256, 16):
+                convert(bytes_of + at, 0, table + at, 16, factor0, minus0, factor1, minus1, divisor, plus, bound, low_limit,
+                        high_limit, reciprocal, a, b, simple)  # fmt: skip
+            at = begin * inner
+            stop = min(count, end * inner)
+            while at + 4 <= stop:
+                p, q = load_u8(table + load_u8(src0 + at)), load_u8(table + load_u8(src0 + at + 1))
+                r, s = load_u8(table + load_u8(src0 + at + 2)), load_u8(table + load_u8(src0 + at + 3))
+                store_byte(dst + at, p)
+                store_byte(dst + at + 1, q)
+                store_byte(dst + at + 2, r)
+                store_byte(dst + at + 3, s)
+                at += 4
+            while at < stop:
+                store_byte(dst + at, load_u8(table + load_u8(src0 + at)))
+                at += 1
+            return
+        for row in range(begin * together, min(rows, end * together)):
+            first = row * inner
+            stop = min(count, first + inner)
+            y = src1 + first * size1
+            if by_row:
+                y = src1 + row * size1
+            elif by_lanes:
+                y = src1
+            for at in range(first, stop, 16):
+                convert(src0 + at * size0, y, dst + at * size2, stop - at, factor0, minus0, factor1, minus1, divisor, plus,
+                        bound, low_limit, high_limit, reciprocal, a, b, simple)  # fmt: skip
+                if not by_row:
+                    y += 16 * size1
 
-    return quantise, types.void(*[types.int64] * 12, types.float64)
+    return quantise, types.void(*[types.int64] * 15, *[types.float64] * 3)
 
 
-def _make_convert(first: str, second: str, result: str, rounds: bool) -> Any:
+def _make_convert(
+    isa: str, first: str, second: str, result: str, rounds: bool, combined: str, moves: str, function: str
+) -> Any:
     """Return the intrinsic that converts up to 16 elements."""
 
     @intrinsic
     def convert(
         _: Any, src0: Any, src1: Any, dst: Any, count: Any, factor0: Any, minus0: Any, factor1: Any, minus1: Any,
-        divisor: Any, plus: Any, bound: Any, low: Any, high: Any,
+        divisor: Any, plus: Any, bound: Any, low: Any, high: Any, reciprocal: Any, alpha: Any, beta: Any, simple: Any,
     ) -> Any:  # fmt: skip
         def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
-            src0, src1, dst, count, *numbers = a
-            factor0, minus0, factor1, minus1, divisor, plus, bound, low, high = (splat(b, n) for n in numbers)
+            src0, src1, dst, count, *numbers, simple = a
+            is_simple = b.icmp_unsigned("!=", simple, simple.type(0)) if simple.type != I1 else simple
+            factor0, minus0, factor1, minus1, divisor, plus, bound, low, high, reciprocal, alpha, beta = (
+                splat(b, number) for number in numbers
+            )
+
+            def second_source(mask: Value | None) -> Value:
+                if moves != "row":
+                    return load_float(b, src1, second, mask)
+                one = b.zext(I1(1), I64)
+                return splat(b, b.extract_element(load_float(b, src1, second, lanes_below(b, one)), I64(0)))
 
             def piece(mask: Value | None) -> None:
-                value = b.fmul(b.fsub(load_float(b, src0, first, mask), minus0), factor0)
+                value = load_float(b, src0, first, mask)
+                if second and result != "f32":
+                    other = second_source(mask)
+                    if combined == "add":
+                        value = fma(b, value, factor0, fma(b, other, factor1, plus))
+                    else:
+                        value = fma(b, b.fmul(b.fsub(value, minus0), b.fsub(other, minus1)), factor0, plus)
+                    value = maximum(b, bound, value)
+                    stored = narrowed(b, minimum(b, maximum(b, value, low), high), result)
+                    store_lanes(b, dst, stored, mask)
+                    return
+                if not rounds:
+                    value = b.fmul(b.fsub(value, minus0), factor0)
                 if second:
-                    value = b.fadd(value, b.fmul(b.fsub(load_float(b, src1, second, mask), minus1), factor1))
-                value = b.fdiv(maximum(b, bound, value), divisor)
-                value = b.fadd(apply(b, "rint", value) if rounds else value, plus)
-                if result != "f32":
-                    # In this order, NaN becomes the least number, as in ONNX's QuantizeLinear.
-                    value = minimum(b, maximum(b, value, low), high)
-                store_lanes(b, dst, narrowed(b, value, result), mask)
+                    other = b.fmul(b.fsub(second_source(mask), minus1), factor1)
+                    value = b.fadd(value, other) if combined == "add" else b.fmul(value, other)
+                    value = maximum(b, bound, value)
+                if function:
+                    value = ELTWISE[function](b, value, alpha, beta)
+                if result == "f32":
+                    value = b.fadd(_chosen(b, is_simple, lambda: value, lambda: b.fdiv(value, divisor)), plus)
+                    store_lanes(b, dst, value, mask)
+                    return
+                # Bounds are taken in this order: NaN becomes the least number, as in ONNX's QuantizeLinear.
+                found = _quotient(b, isa, value, divisor, reciprocal, is_simple)
+                if rounds:
+                    found = minimum(b, maximum(b, found, b.fsub(low, plus)), b.fsub(high, plus))
+                    stored = narrowed_with(b, found, plus)
+                else:
+                    found = b.fadd(found, plus)
+                    stored = narrowed(b, minimum(b, maximum(b, found, low), high), result)
+                store_lanes(b, dst, stored, mask)
 
             with b.if_else(b.icmp_signed("<", count, I64(LANES))) as (part, whole):
                 with part:
@@ -89,6 +212,36 @@ def _make_convert(first: str, second: str, result: str, rounds: bool) -> Any:
                     piece(None)
             return context.get_dummy_value()
 
-        return types.void(*[types.int64] * 4, *[types.float32] * 9), emit
+        return types.void(*[types.int64] * 4, *[types.float32] * 12, types.boolean), emit
 
     return convert
+
+
+def _quotient(b: Builder, isa: str, value: Value, divisor: Value, reciprocal: Value, is_simple: Value) -> Value:
+    """Return value / divisor, of products if that is as exact (Markstein), which take half of a division's time."""
+    if isa not in _FUSES:
+        return b.fdiv(value, divisor)
+
+    def product() -> Value:
+        near = b.fmul(value, reciprocal)
+        rest = apply(b, "fma", b.fneg(near), divisor, value)
+        exact = fma(b, rest, reciprocal, near)
+        # Neither infinity nor NaN has a rest.
+        return b.select(b.fcmp_ordered("<", apply(b, "fabs", near), constant(_MOST_QUOTIENT)), exact, near)
+
+    return _chosen(b, is_simple, product, lambda: b.fdiv(value, divisor))
+
+
+def _chosen(b: Builder, condition: Value, yes: Callable[[], Value], no: Callable[[], Value]) -> Value:
+    """Return one of two values by a condition that is the same for a whole tensor; only that one is computed."""
+    with b.if_else(condition) as (then, otherwise):
+        with then:
+            first = yes()
+            after_first = b.block
+        with otherwise:
+            second = no()
+            after_second = b.block
+    found = b.phi(first.type)
+    found.add_incoming(first, after_first)
+    found.add_incoming(second, after_second)
+    return found

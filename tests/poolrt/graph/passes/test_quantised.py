@@ -102,6 +102,21 @@ def test_products_pooling_views_and_additions_stay_in_integers() -> None:
     q.assert_same(1e-4, x=q.rng.standard_normal((1, 4, 8, 8)).astype(np.float32))
 
 
+def test_products_of_tensors_and_functions_stay_in_integers() -> None:
+    q = Quantised()
+    g = q.graph
+    x = q.restored(g.input("x", (1, 6, 5, 4), "float32"), 0.02, 120)
+    # Given a function, and a product with one number for each channel
+    gate = q.restored(g.eltwise(g.reduction(x, "max", (2, 3)), "logistic"), 1 / 256, 0)
+    y = q.restored(g.binary(gate, q.restored(g.eltwise(x, "hardswish", 1 / 6, 0.5), 0.02, 20), "mul"), 0.02, 20)
+    g.output("y", y)
+    # Then each reads and writes what is stored
+    nodes = q.nodes()
+    kinds = [node.kind for node in nodes if node.quantisation and node.kind != "reorder"]
+    assert sorted(kinds) == ["binary", "eltwise"]
+    q.assert_same(0.021, x=q.rng.standard_normal((1, 6, 5, 4)).astype(np.float32))
+
+
 def test_quantisation_spelled_out_is_recognised_and_unread_constants_are_dequantised() -> None:
     q = Quantised()
     g = q.graph

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from poolrt.workers.desc import (
     Arg,
     Binary,
+    Eltwise,
     MemoryDesc,
     Pooling,
     PostOp,
@@ -91,6 +92,68 @@ def test_a_quotient_is_rounded_before_its_zero_point_is_added(native: NativeRunn
     }  # fmt: skip
     low, high = {"u8": (0, 255), "s8": (-128, 127)}[dtype]
     np.testing.assert_array_equal(native.results(pd, args)[Arg.DST], np.clip(np.rint(given / 0.5) + 17, low, high))
+
+
+def test_a_quotient_near_halves_is_that_of_a_division(native: NativeRunner, isa: str) -> None:
+    rng = np.random.default_rng(random.SystemRandom().randrange(1 << 32))
+    # Given numbers that are halves of a scale, or next to them, and special ones
+    md, one = MemoryDesc((4000,), "f32"), MemoryDesc((1,), "f32")
+    op, attr = Binary(md, one, MemoryDesc((4000,), "u8"), "div"), PrimitiveAttr((PostOp("eltwise", "round"),))
+    pd = primitive_desc(op, attr, cpu_target(isa))
+    for scale in (*(rng.uniform(0.001, 3, 6) ** 2).astype(np.float32), np.float32(1e-30), np.float32(3e-40)):
+        halves = ((rng.integers(-300, 300, 4000) + 0.5) * float(scale)).astype(np.float32)
+        moved = np.nextafter(halves, np.float32(np.inf) * rng.choice([-1, 1], 4000).astype(np.float32))
+        given = np.where(rng.integers(0, 2, 4000) == 0, halves, moved).astype(np.float32)
+        given[:5] = np.inf, -np.inf, 3e38, -3e38, np.nan
+        with np.errstate(over="ignore"):
+            want = np.nan_to_num(np.clip(np.rint(given / scale), 0, 255))
+        # When they are divided and rounded
+        got = native.results(pd, {Arg.SRC: given, Arg.SRC_1: np.array([scale])})[Arg.DST]
+        # Then each is the rounded quotient
+        np.testing.assert_array_equal(got, want, str(scale))
+
+
+@pytest.mark.parametrize(
+    ("dims", "tag", "second"),
+    [
+        ((1, 19, 13, 11), "abcd", (1, 19, 1, 1)),
+        ((1, 19, 13, 11), "acdb", (1, 19, 1, 1)),
+        ((3, 5, 7, 2), "abcd", (1, 1, 1, 1)),
+    ],
+)
+def test_a_product_has_one_factor_for_rows_or_lanes(
+    native: NativeRunner, dims: tuple[int, ...], tag: str, second: tuple[int, ...]
+) -> None:
+    rng = np.random.default_rng(random.SystemRandom().randrange(1 << 32))
+    used = (Arg.SRC, Arg.SRC_1, Arg.DST)
+    attr = PrimitiveAttr((), tuple(map(Quantisation, used)), tuple(map(Quantisation, used)))
+    op = Binary(MemoryDesc(dims, "u8", tag), MemoryDesc(second, "s8", tag), MemoryDesc(dims, "u8", tag), "mul")
+    pd = primitive_desc(op, attr, cpu_target())
+    assert pd.impl_name() == "native:quantised_binary"
+    args: dict[int, Array] = {Arg.SRC: rng.integers(0, 256, dims), Arg.SRC_1: rng.integers(-128, 128, second)}
+    for arg, scale, point in zip(used, (0.3, 0.2, 0.9), (100, -3, 50), strict=True):
+        args[scales_of(arg)], args[zero_points_of(arg)] = np.array([scale], np.float32), np.array([point])
+    got = native.results(pd, args)[Arg.DST].astype(np.float64)
+    value = (args[Arg.SRC] - 100.0) * (args[Arg.SRC_1] + 3.0) * (0.3 * 0.2 / 0.9) + 50
+    near = np.abs(value - np.floor(value) - 0.5) < 1e-3
+    assert np.array_equal(np.where(near, got, np.clip(np.rint(value), 0, 255)), got)
+
+
+@pytest.mark.parametrize("dtype", ["u8", pytest.param("s8", marks=pytest.mark.slow)])
+def test_a_function_of_bytes_is_that_of_their_numbers(native: NativeRunner, dtype: str, isa: str) -> None:
+    low = 0 if dtype == "u8" else -128
+    values = np.arange(low, low + 256).repeat(17)[: 256 * 17 - 3]
+    md, used = MemoryDesc(values.shape, dtype), (Arg.SRC, Arg.DST)
+    attr = PrimitiveAttr((), tuple(map(Quantisation, used)), tuple(map(Quantisation, used)))
+    args: dict[int, Array] = {Arg.SRC: values}
+    for arg, scale, point in zip(used, (0.05, 1 / 256), (low + 120, low), strict=True):
+        args[scales_of(arg)], args[zero_points_of(arg)] = np.array([scale], np.float32), np.array([point])
+    pd = primitive_desc(Eltwise(md, md, "logistic"), attr, cpu_target(isa))
+    assert pd.impl_name() == "native:quantised_eltwise"
+    got = native.results(pd, args)[Arg.DST].astype(np.float64)
+    value = 256 / (1 + np.exp(-(values - low - 120.0) * float(np.float32(0.05)))) + low
+    near = np.abs(value - np.floor(value) - 0.5) < 1e-3
+    assert np.array_equal(np.where(near, got, np.clip(np.rint(value), low, low + 255)), got)
 
 
 @pytest.mark.parametrize("dtype", ["u8", "s8"])
