@@ -6,8 +6,8 @@
 Guarantees: a file appears complete or not at all, and is never changed afterwards: who maps it keeps its bytes, even if
 it is evicted. One process of a node writes a constant while the others wait, for `_WAIT_S` at most. A file of another size,
 owner, mode or description is a miss: it is counted and removed. A crash of the machine may tear files, so those that were
-written before it was started are read and compared with their checksums once. The checksum finds accidents; nothing but the
-folder's owner and mode keeps others from changing a file.
+written before it was started are compared with their checksums once. The checksum covers the first word of each sector, because
+disks write whole sectors. It finds accidents; nothing but the folder's owner and mode keeps others from changing a file.
 """
 
 from __future__ import annotations
@@ -35,7 +35,9 @@ from .ownership import check_folder
 _PAGE: Final = 4096
 #: The description: what it is, the size and the checksum of the constant, and its digest.
 _RECORD: Final = struct.Struct("<16sQI32s")
-_MAGIC: Final = b"poolrt constant1"
+_MAGIC: Final = b"poolrt constant2"
+#: Bytes of a sector of a disk.
+_SECTOR: Final = 512
 #: Longest wait, in seconds, for another process that writes the same constant: some GB a second are usual.
 _WAIT_S: Final = 20.0
 #: Age, in seconds, at which an unfinished file counts as left by a crashed process.
@@ -70,11 +72,24 @@ class ConstantFiles:
         ``digest`` is 64 hexadecimal digits of what determines the bytes. None, before or after ``make`` was called, if the
         bytes cannot be kept. Raises what ``make`` raises.
         """
+        descriptor = self.open_or_write(digest, nbytes, make)
+        if descriptor is None:
+            return None
+        try:
+            return _map(descriptor, nbytes)
+        finally:
+            os.close(descriptor)
+
+    def open_or_write(self, digest: str, nbytes: int, make: Callable[[], memoryview] | None = None) -> int | None:
+        """Return a descriptor of the file of a constant, for `map_constant`; the caller closes it.
+
+        If no process has written it, write what ``make`` returns. None if there is no file.
+        """
         if nbytes > self._capacity or not self._is_usable():
             return None
         try:
             found = self._find(digest, nbytes)
-            if found is not None or self._read_only:
+            if found is not None or self._read_only or make is None:
                 self.counts["missed" if found is None else "found"] += 1
                 return found
             self.counts["missed"] += 1
@@ -112,7 +127,7 @@ class ConstantFiles:
                 self._usable = False
         return self._usable
 
-    def _find(self, digest: str, nbytes: int) -> MappedBytes | None:
+    def _find(self, digest: str, nbytes: int) -> int | None:
         here = self._path(digest)
         found = self._open(here, digest, nbytes)
         if found is not None or self._read_only:
@@ -121,47 +136,36 @@ class ConstantFiles:
             path = os.path.join(self._folder, boot, digest)
             found = self._open(path, digest, nbytes, verify=True)
             if found is not None:
-                make_folder(os.path.dirname(here))
-                os.rename(path, here)
+                try:
+                    make_folder(os.path.dirname(here))
+                    os.rename(path, here)
+                except BaseException:
+                    os.close(found)
+                    raise
                 return found
         return None
 
-    def _open(self, path: str, digest: str, nbytes: int, verify: bool = False) -> MappedBytes | None:
-        """Map a file and check it; one that is not sound is removed."""
+    def _open(self, path: str, digest: str, nbytes: int, verify: bool = False) -> int | None:
+        """Open a file and check it; one that is not sound is removed."""
         try:
             descriptor = open_file(path, os.O_RDONLY)
         except FileNotFoundError:
             return None
         try:
-            status = os.fstat(descriptor)
-            found = self._checked(descriptor, status, digest, nbytes, verify)
-            if found is None:
-                self.counts["refused"] += 1
-                if not self._read_only:
-                    _remove(path)
-            elif not self._read_only and time.time() - status.st_mtime > _USE_S:
-                os.utime(descriptor)
-            return found
-        finally:
+            if _is_sound(descriptor, digest, nbytes, verify):
+                if not self._read_only and time.time() - os.fstat(descriptor).st_mtime > _USE_S:
+                    os.utime(descriptor)
+                return descriptor
+            self.counts["refused"] += 1
+            if not self._read_only:
+                _remove(path)
+        except BaseException:
             os.close(descriptor)
+            raise
+        os.close(descriptor)
+        return None
 
-    def _checked(
-        self, descriptor: int, status: os.stat_result, digest: str, nbytes: int, verify: bool
-    ) -> MappedBytes | None:
-        own = status.st_uid == os.geteuid() and stat.S_IMODE(status.st_mode) & 0o022 == 0
-        content = -(-nbytes // _PAGE) * _PAGE
-        if not own or not stat.S_ISREG(status.st_mode) or status.st_size != content + _PAGE:
-            return None
-        record = os.pread(descriptor, _RECORD.size, content)
-        magic, size, checksum, name = _RECORD.unpack(record)
-        if (magic, size, name) != (_MAGIC, nbytes, bytes.fromhex(digest)):
-            return None
-        found = map_bytes(descriptor, content + _PAGE)
-        if found is not None and verify and zlib.crc32(found.view[:nbytes]) != checksum:
-            return None
-        return found
-
-    def _write(self, digest: str, nbytes: int, make: Callable[[], memoryview]) -> MappedBytes | None:
+    def _write(self, digest: str, nbytes: int, make: Callable[[], memoryview]) -> int | None:
         path = self._path(digest)
         part = f"{path}.part"
         while True:
@@ -176,28 +180,16 @@ class ConstantFiles:
                 if not is_same_file(descriptor, part):
                     continue  # the process that had the lock has failed and removed its file
                 try:
-                    self._fill(descriptor, digest, make()[:nbytes])
+                    _fill(descriptor, digest, make()[:nbytes])
                     os.rename(part, path)
                 except BaseException:
                     _remove(part)
                     raise
-                found = map_bytes(descriptor, os.fstat(descriptor).st_size)
             finally:
                 os.close(descriptor)
             self.counts["written"] += 1
             self._note_written(nbytes)
-            return found
-
-    def _fill(self, descriptor: int, digest: str, content: memoryview) -> None:
-        os.ftruncate(descriptor, 0)  # what a process that was killed has left; no process maps it
-        checksum, rest = zlib.crc32(content), content
-        while rest:
-            rest = rest[os.write(descriptor, rest) :]
-        padding = bytes(-len(content) % _PAGE)
-        record = _RECORD.pack(_MAGIC, len(content), checksum, bytes.fromhex(digest))
-        rest = memoryview(padding + record.ljust(_PAGE, b"\0"))
-        while rest:
-            rest = rest[os.write(descriptor, rest) :]
+            return self._open(path, digest, nbytes)
 
     def _note_written(self, nbytes: int) -> None:
         with self._lock:
@@ -231,6 +223,53 @@ class ConstantFiles:
             for path in names:
                 with suppress(FileNotFoundError):
                     yield path, os.lstat(path)
+
+
+def map_constant(descriptor: int, digest: str, nbytes: int) -> MappedBytes | None:
+    """Map the open file of a constant; None if it is none, or not sound, or cannot be mapped."""
+    return _map(descriptor, nbytes) if _is_sound(descriptor, digest, nbytes) else None
+
+
+def _map(descriptor: int, nbytes: int) -> MappedBytes | None:
+    return map_bytes(descriptor, _padded(nbytes) + _PAGE)
+
+
+def _padded(nbytes: int) -> int:
+    return -(-nbytes // _PAGE) * _PAGE
+
+
+def _is_sound(descriptor: int, digest: str, nbytes: int, verify: bool = False) -> bool:
+    """Return whether an open file is this user's and describes itself as the constant; ``verify`` compares its checksum."""
+    status, content = os.fstat(descriptor), _padded(nbytes)
+    own = status.st_uid == os.geteuid() and stat.S_IMODE(status.st_mode) & 0o022 == 0
+    if not own or not stat.S_ISREG(status.st_mode) or status.st_size != content + _PAGE:
+        return False
+    magic, size, checksum, name = _RECORD.unpack(os.pread(descriptor, _RECORD.size, content))
+    if (magic, size, name) != (_MAGIC, nbytes, bytes.fromhex(digest)):
+        return False
+    if not verify:
+        return True
+    mapped = _map(descriptor, nbytes)
+    return mapped is not None and _checksum(mapped.view[:nbytes]) == checksum
+
+
+def _fill(descriptor: int, digest: str, content: memoryview) -> None:
+    os.ftruncate(descriptor, 0)  # what a process that was killed has left; no process maps it
+    rest = content
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]
+    padding = bytes(-len(content) % _PAGE)
+    record = _RECORD.pack(_MAGIC, len(content), _checksum(content), bytes.fromhex(digest))
+    rest = memoryview(padding + record.ljust(_PAGE, b"\0"))
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]
+
+
+def _checksum(content: memoryview) -> int:
+    """Return the checksum of the first word of each whole sector, and of the rest."""
+    whole = len(content) // _SECTOR * _SECTOR
+    words = content[:whole].cast("Q")[:: _SECTOR // 8]
+    return zlib.crc32(content[whole:], zlib.crc32(words.tobytes()))
 
 
 @lru_cache(maxsize=1)

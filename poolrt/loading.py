@@ -12,6 +12,7 @@ from poolrt.workers.ipc.protocol import NUMBERS_LIMIT, Kind
 
 from .client import Client, Request
 from .errors import GraphRefused
+from .graph.constant_name import LEAST_BYTES
 from .graph.engine_name import engines_of
 from .graph.packed import pack_graph
 from .link import Link
@@ -36,11 +37,16 @@ def load(session: Session, graph: Graph, progress: bool | Callable[[int, int, li
     wire, constants = graph.to_wire()
     if wire["engine"] == "cpu" and session.settings.engine != "cpu":
         wire["engine"] = session.settings.engine
+    by_value = {value: constant for (value, _), constant in zip(wire["constants"], constants, strict=True)}
+    if session.settings.constant_files_bytes:
+        from .graph.constant_source import describe_source
+
+        large = [(value, constant) for value, constant in by_value.items() if constant.nbytes >= LEAST_BYTES]
+        wire["sources"] = [[value, describe_source(constant)] for value, constant in large]
     try:
         packed, engines = pack_graph(wire), engines_of(wire)
     except ValueError as error:
         raise GraphRefused(str(error)) from error
-    by_value = {value: constant for (value, _), constant in zip(wire["constants"], constants, strict=True)}
     name = wire["name"]
     load_on = partial(_load_on, str(name)[:NAME_LIMIT], engines, packed, by_value)
     wanted = session.settings.progress if progress is None else progress

@@ -208,6 +208,13 @@ class Settings:
             **{name: getattr(self, name) for name in (*same, *own, *shared, *times)},
         }
 
+    def constant_files_arguments(self) -> dict[str, Any]:
+        """Return the arguments of `poolrt.cachestore.constant_files.ConstantFiles`; none if weights are not shared."""
+        if not self.constant_files_bytes:
+            return {}
+        folder = os.path.abspath(self.home_path / self.namespace / "constants")
+        return {"folder": folder, "capacity_bytes": self.constant_files_bytes, "read_only": self.read_only}
+
 
 _KNOBS: Final = {knob.name: knob for knob in fields(Settings)}
 

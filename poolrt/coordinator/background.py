@@ -25,6 +25,7 @@ from poolrt.workers.verbose.output import LEVELS
 from .fair_queue import FairQueue
 from .instructions import (
     CollectStatistics,
+    FindConstants,
     Forget,
     LookUp,
     Lower,
@@ -35,6 +36,7 @@ from .instructions import (
 )
 from .lowering import Lowered, LoweringRequest, lower_here
 from .lowering_process import lower_in_process
+from .open_constants import OpenConstants
 from .peers import Owner
 
 if TYPE_CHECKING:
@@ -45,7 +47,7 @@ T = TypeVar("T")
 
 #: The outcome of a task: the name of the state machine's handler, and its arguments.
 Outcome: TypeAlias = tuple[str, tuple[Any, ...]]
-ShortTask: TypeAlias = LookUp | NoteCreated | Forget | CollectStatistics | TrimMemory
+ShortTask: TypeAlias = LookUp | FindConstants | NoteCreated | Forget | CollectStatistics | TrimMemory
 Task: TypeAlias = Lower | ShortTask
 #: Seconds that the current task may take to end after `stop`: a coordinator exits within a second.
 _STOP_S: Final = 0.7
@@ -82,7 +84,9 @@ class BackgroundThread:
         verbose: str = "0",
         is_beside_others: Callable[[Owner], bool] = lambda owner: False,
         functions: bool = True,
+        constant_files: Mapping[str, Any] | None = None,
     ) -> None:
+        self._constants = OpenConstants(constant_files or {})
         self._store_options = dict(store_options)
         self._max_isa = max_isa
         self._threads = threads
@@ -170,6 +174,8 @@ class BackgroundThread:
             self._collect_statistics(task)
         elif isinstance(task, LookUp):
             self._put("on_looked_up", task.load, self._attempt(partial(self._look_up, task)))
+        elif isinstance(task, FindConstants):
+            self._keep("on_constants_found", task.load, self._constants.find(task.constants))
         else:
             begin = time.monotonic()
             lowered = self._attempt(partial(self._lower, task))

@@ -23,7 +23,7 @@ class Configuration(NamedTuple):
     """The settings of a coordinator, resolved by the process that starts it: it reads no environment and no file.
 
     ``threads`` counts those of one worker, ``creators`` is the most processes, ``store`` has the arguments of
-    `CacheStore.connect`.
+    `CacheStore.connect`, ``constant_files`` those of `ConstantFiles`.
     """
 
     workers: int
@@ -41,18 +41,20 @@ class Configuration(NamedTuple):
     max_cpu_isa: str
     verbose: str
     store: dict[str, Any]
+    constant_files: dict[str, Any]
 
     @classmethod
     def of(cls, settings: Settings) -> Configuration:
         """Return the configuration of settings; numbers that they leave open use each core of this process once."""
         cores = len(os.sched_getaffinity(0))
         workers, threads = quota(settings, cores)
-        store, resolved = settings.store_arguments(), ("workers", "threads", "creators", "store")
+        store, resolved = settings.store_arguments(), ("workers", "threads", "creators", "store", "constant_files")
         return cls(
             workers=workers,
             threads=threads,
             creators=cores,
             store={**store, "home": os.path.abspath(store["home"])},
+            constant_files=settings.constant_files_arguments(),
             **{name: getattr(settings, name) for name in cls._fields if name not in resolved},
         )
 

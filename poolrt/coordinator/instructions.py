@@ -94,6 +94,19 @@ class LookUp(NamedTuple):
     primitives: list[int]
 
 
+class FindConstants(NamedTuple):
+    """Open the files of constants of a load, each with number, name and bytes, for `State.on_constants_found`."""
+
+    load: int
+    constants: list[tuple[int, str, int]]
+
+
+class CloseFiles(NamedTuple):
+    """Close files that a load or a model has had; there is no outcome."""
+
+    descriptors: list[int]
+
+
 class NoteCreated(NamedTuple):
     """Keep the kernels of a created entry, from which later look-ups derive others; there is no outcome."""
 
@@ -118,7 +131,20 @@ class TrimMemory(NamedTuple):
     """Return memory that was freed to the system; there is no outcome."""
 
 
-Instruction: TypeAlias = Send | HangUp | Slow | Spawn | Kill | Lower | LookUp | NoteCreated | Forget | CollectStatistics
+Instruction: TypeAlias = (
+    Send
+    | HangUp
+    | Slow
+    | Spawn
+    | Kill
+    | Lower
+    | LookUp
+    | FindConstants
+    | CloseFiles
+    | NoteCreated
+    | Forget
+    | CollectStatistics
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,3 +173,5 @@ class LoweredGraph:
     outputs: list[list[Any]]
     #: Nodes that call kernels of users, with the name of the function; a few if there are many.
     calls: tuple[str, ...] = ()
+    #: The names of constants that processes of the node share, by number; empty: the model's own.
+    names: tuple[str, ...] = ()

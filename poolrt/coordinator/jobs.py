@@ -25,6 +25,9 @@ class Model:
     constants: list[int]
     input_sizes: list[int]
     output_sizes: list[int]
+    #: The constants in files that processes of the node share: number -> descriptor, and the name of each constant's file.
+    files: dict[int, int] = field(default_factory=dict)
+    names: tuple[str, ...] = ()
     #: The descriptors of its primitives, for listings of the plan.
     descriptors: list[list[Any]] = field(default_factory=list)
     #: Nodes that call kernels of users, for the error if its workers are lost; a few if there are many.
@@ -36,7 +39,7 @@ class Model:
 
 @dataclass(slots=True, eq=False)
 class Job:
-    """``kind`` is the message that starts it: EXECUTE, REORDER, APPLY or PROBE. ``label`` names it in errors."""
+    """``kind`` is the message that starts it: EXECUTE, REORDER, KEEP, APPLY or PROBE. ``label`` names it in errors."""
 
     kind: Kind
     token: int
@@ -48,7 +51,7 @@ class Job:
     model: Model | None = None
     inputs: list[int] = field(default_factory=list)
     outputs: list[int] = field(default_factory=list)
-    #: Number of the constant to reorder.
+    #: Number of the constant to reorder or to keep in a file.
     constant: int = 0
     payload: bytes | Payload = b""
     #: The function to call; None if the payload has it.
@@ -72,4 +75,4 @@ class Job:
     @property
     def uses_arena(self) -> bool:
         """Whether its end may free memory of the arena: its own, or what its client keeps until it has the result."""
-        return self.kind in (Kind.EXECUTE, Kind.REORDER)
+        return self.kind in (Kind.EXECUTE, Kind.REORDER, Kind.KEEP)

@@ -4,7 +4,8 @@
     -> reorder those that need another layout -> send LOADED
 
 The client writes constants during look-up and creation. Constants that need another layout wait for their reorder in
-`Staging`, whose few pages serve one constant after the other.
+`Staging`, whose few pages serve one constant after the other. So do large ones that the node keeps in files: a worker writes
+those that no process of the node has written, and they have no slot in the arena. What cannot be written gets a slot.
 """
 
 from __future__ import annotations
@@ -19,10 +20,21 @@ from poolrt.cachestore.portable_error import PortableError
 from poolrt.errors import GraphRefused, PoolRefused
 from poolrt.graph.engine_name import require_engines
 from poolrt.workers.ipc.bounded_decoding import Payload
-from poolrt.workers.ipc.protocol import Kind
+from poolrt.workers.ipc.protocol import IN_FILE, Kind
 
 from .creations import Creation, Creations
-from .instructions import Forget, Instruction, LookUp, Lower, LoweredGraph, NoteCreated, PendingGraph, Send
+from .instructions import (
+    CloseFiles,
+    FindConstants,
+    Forget,
+    Instruction,
+    LookUp,
+    Lower,
+    LoweredGraph,
+    NoteCreated,
+    PendingGraph,
+    Send,
+)
 from .jobs import Job, Model
 from .leases import Leases
 from .staging import Staging
@@ -56,13 +68,22 @@ class Load:
     lowered: LoweredGraph | None = None
     entries: list[bytes | None] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(SOURCES, 0))
+    #: The slot of each constant, or `IN_FILE`.
     final: list[int] = field(default_factory=list)
+    #: Constants in files: those that are being looked for, those that a worker will write, descriptors of those found.
+    sought: set[int] = field(default_factory=set)
+    to_keep: set[int] = field(default_factory=set)
+    files: dict[int, int] = field(default_factory=dict)
     model: Model | None = None
     granted: int = 0
     staging: Staging | None = None
     written: set[int] = field(default_factory=set)
     unsettled: int = 0
     aside: bool = False
+
+    def is_staged(self, index: int) -> bool:
+        """Whether a constant passes through staging, and a worker brings it to where it belongs."""
+        return index in self.to_keep or (self.lowered is not None and self.lowered.constants[index].reorder is not None)
 
     @property
     def missing(self) -> int:
@@ -71,7 +92,11 @@ class Load:
 
 
 class Loads:
-    """All loads under way. ``done(model)`` receives a model that is ready, ``drop(model)`` one of a failed load."""
+    """All loads under way. ``done(model)`` receives a model that is ready, ``drop(model)`` one of a failed load.
+
+    Large constants are shared with other processes of the node, in files that exist or that workers write, if the
+    coordinator ``shares_constants`` and ``writes_constants``.
+    """
 
     def __init__(
         self,
@@ -83,7 +108,11 @@ class Loads:
         out: list[Instruction],
         done: Callable[[Model], None],
         drop: Callable[[Model], None],
+        shares_constants: bool = False,
+        writes_constants: bool = False,
     ) -> None:
+        self._shares_constants = shares_constants
+        self._writes_constants = writes_constants
         self.under_way: dict[int, Load] = {}
         self._by_request: dict[tuple[int, int], Load] = {}
         self._targets: dict[str, list[Any]] = {}
@@ -134,12 +163,14 @@ class Loads:
             text = f"the loads of one client that are under way have more than {CONSTANTS_LIMIT} constants"
             self.fail(number, PoolRefused(f"{text}: load fewer models at a time"))
             return
-        try:
-            load.final = self._leases.take([c.nbytes for c in graph.constants], ("model", number))
-        except ArenaExhausted as error:
-            self.fail(number, arena_full(f"constants of {load.name}", error))
+        names = graph.names if self._shares_constants else ()
+        load.sought = {index for index, name in enumerate(names) if name}
+        load.final = [IN_FILE] * len(graph.constants)
+        if not self._take_slots(load, [i for i in range(len(graph.constants)) if i not in load.sought]):
             return
         load.unsettled = len(graph.constants)
+        if load.sought:
+            self._out.append(self._find(load, sorted(load.sought)))
         load.entries = [self._memory.get(p.digest) for p in graph.primitives]
         load.counts["memory"] = sum(entry is not None for entry in load.entries)
         unknown = [i for i, entry in enumerate(load.entries) if entry is None]
@@ -191,10 +222,10 @@ class Loads:
         if load is None:
             return  # the load has failed meanwhile
         for index in constants:
-            if load.lowered is None or index >= load.granted or index in load.written:
+            if load.lowered is None or index >= load.granted or index in load.written or index in load.files:
                 raise PoolRefused(f"constant {index} has no slot to be written to")
             load.written.add(index)
-            if load.lowered.constants[index].reorder is None:
+            if not load.is_staged(index):
                 load.unsettled -= 1
             elif load.model is not None:
                 self._reorder(load, load.model, index)
@@ -211,6 +242,42 @@ class Loads:
             load.staging.give(job.constant)
         self._advance(load)
 
+    def constants_found(self, number: int, found: dict[int, int]) -> None:
+        """Take the descriptors of constants in files; -1 for one that has none."""
+        load = self.under_way.get(number)
+        if load is None or load.lowered is None:
+            opened = [descriptor for descriptor in found.values() if descriptor >= 0]
+            if opened:
+                self._out.append(CloseFiles(opened))
+            return
+        load.sought -= found.keys()
+        for index, descriptor in found.items():
+            if descriptor >= 0:
+                load.files[index] = descriptor
+                load.unsettled -= 1
+                if index in load.written and load.staging is not None:
+                    load.staging.give(index)
+            elif index not in load.written and self._writes_constants:
+                load.to_keep.add(index)
+        missing = [
+            i for i, descriptor in found.items() if descriptor < 0 and (i in load.written or i not in load.to_keep)
+        ]
+        load.to_keep -= set(missing)
+        if not self._take_slots(load, missing):
+            return
+        if missing and load.model is not None:  # no worker could write these files
+            self._worker_set.drop_model(load.model)  # workers have it without these slots
+            for index in missing:
+                self._reorder(load, load.model, index)
+        self._advance(load)
+
+    def kept(self, job: Job) -> None:
+        """Look for the file of a constant that a worker has written, unless it could not."""
+        self._leases.end(job.holder)
+        load = self.under_way.get(job.load)
+        if load is not None and load.lowered is not None:
+            self._out.append(self._find(load, [job.constant]))
+
     def fail(self, number: int, error: PortableError) -> None:
         """End a load and send its client the error."""
         load = self.under_way.get(number)
@@ -220,6 +287,8 @@ class Loads:
                 self._drop(load.model)
             else:
                 self._leases.end(("model", number))
+                if load.files:
+                    self._out.append(CloseFiles([*load.files.values()]))
             self._out.append(Send(load.client, [Kind.FAILED, load.request, error.to_wire()]))
 
     def cancel(self, client: int, request: int) -> bool:
@@ -277,10 +346,10 @@ class Loads:
             entries = [entry for entry in load.entries if entry is not None]
             inputs, outputs = ([port[3] for port in ports] for ports in (lowered.inputs, lowered.outputs))
             descriptors = [primitive.descriptor for primitive in lowered.primitives]
-            whole = lowered.steps, lowered.plan, entries, load.final, inputs, outputs, descriptors, lowered.calls
-            load.model = Model(load.number, load.client, load.name, *whole)
+            whole = lowered.steps, lowered.plan, entries, load.final, inputs, outputs, load.files, lowered.names
+            load.model = Model(load.number, load.client, load.name, *whole, descriptors, lowered.calls)
             for index in sorted(load.written):
-                if lowered.constants[index].reorder is not None:
+                if load.is_staged(index):
                     self._reorder(load, load.model, index)
         if load.model is not None and not load.unsettled:
             self._end(load)
@@ -291,14 +360,19 @@ class Loads:
 
     def _stage(self, load: Load, lowered: LoweredGraph) -> bool:
         """Give out slots for constants as far as staging allows; return False if that fails the load."""
+        if load.sought:
+            return True  # which constants need a slot is not known yet
         if load.staging is None:
-            raw = sum(c.raw_nbytes for c in lowered.constants if c.reorder is not None)
+            raw = sum(c.raw_nbytes for index, c in enumerate(lowered.constants) if load.is_staged(index))
             load.staging = Staging(self._leases, ("load", load.number), raw)
         grants: list[list[int]] = []
         while load.granted < len(lowered.constants):
             constant = lowered.constants[load.granted]
             offset = load.final[load.granted]
-            if constant.reorder is not None:
+            if load.granted in load.files:
+                load.granted += 1
+                continue
+            if load.is_staged(load.granted):
                 try:
                     staged = load.staging.take(load.granted, constant.raw_nbytes)
                 except ArenaExhausted as error:
@@ -316,16 +390,37 @@ class Loads:
     def _reorder(self, load: Load, model: Model, index: int) -> None:
         if load.staging is None:
             return  # no slot was given out
-        token = next(self._numbers)
-        staged, destination = load.staging[index], load.final[index]
-        job = Job(
-            Kind.REORDER, token, f"constant {index} of {load.name}", load=load.number, model=model, constant=index
-        )
-        job.inputs, job.outputs = [staged.offset], [destination]
+        token, staged = next(self._numbers), load.staging[index]
+        kind = Kind.KEEP if index in load.to_keep else Kind.REORDER
+        job = Job(kind, token, f"constant {index} of {load.name}", load=load.number, model=model, constant=index)
         # The job has its own leases: even if the load fails, these slots stay taken while a worker may write to them.
+        job.inputs = [staged.offset]
         self._leases.share(staged.slot, job.holder)
-        self._leases.share(destination, job.holder)
+        if kind is Kind.REORDER:
+            job.outputs = [load.final[index]]
+            self._leases.share(load.final[index], job.holder)
         self._worker_set.submit(job)
+
+    def _find(self, load: Load, constants: list[int]) -> FindConstants:
+        """Return the instruction to look for the files of some constants."""
+        if load.lowered is None:
+            return FindConstants(load.number, [])
+        names, planned = load.lowered.names, load.lowered.constants
+        return FindConstants(load.number, [(index, names[index], planned[index].nbytes) for index in constants])
+
+    def _take_slots(self, load: Load, constants: list[int]) -> bool:
+        """Take slots of the arena for some constants; return False if that fails the load."""
+        if load.lowered is None:
+            return False
+        planned = load.lowered.constants
+        try:
+            offsets = self._leases.take([planned[index].nbytes for index in constants], ("model", load.number))
+        except ArenaExhausted as error:
+            self.fail(load.number, arena_full(f"constants of {load.name}", error))
+            return False
+        for index, offset in zip(constants, offsets, strict=True):
+            load.final[index] = offset
+        return True
 
     def _end(self, load: Load) -> None:
         load.graph.drop()

@@ -26,7 +26,7 @@ from poolrt.workers.processes.allocator import use_one_heap
 
 from .background import BackgroundThread
 from .configuration import Configuration
-from .instructions import HangUp, Instruction, Kill, Lower, Send, Slow, Spawn, TrimMemory
+from .instructions import CloseFiles, HangUp, Instruction, Kill, Lower, Send, Slow, Spawn, TrimMemory
 from .log_lines import LogLines
 from .pacing import Pacing
 from .peers import STRANGER_LIMIT, UNFINISHED_BYTES, UNFINISHED_S, Peer, find_greedy, open_pidfd
@@ -77,7 +77,12 @@ class Loop:
         self._processes = Processes(
             fork_server,
             self._arena_fd,
-            {"threads": configuration.threads, "store": configuration.store, "verbose": configuration.verbose},
+            {
+                "threads": configuration.threads,
+                "store": configuration.store,
+                "verbose": configuration.verbose,
+                "constant_files": configuration.constant_files,
+            },
             configuration.start_timeout_s,
             self._numbers,
             self._watch,
@@ -95,6 +100,9 @@ class Loop:
             capacity=configuration.capacity,
             functions=configuration.functions,
             max_tasks_per_child=configuration.max_tasks_per_child,
+            process=os.getpid(),
+            shares_constants=bool(shared := configuration.constant_files),
+            writes_constants=bool(shared) and not shared["read_only"],
             limits=Limits(configuration.start_timeout_s, configuration.run_timeout_s, configuration.creation_limit_s),
         )
         self._perform(self.state.start())
@@ -106,6 +114,7 @@ class Loop:
             configuration.verbose,
             self._pacing.is_beside_others,
             configuration.functions,
+            configuration.constant_files,
         )
         self._watch(self._background.fileno(), self._take_outcomes)
         if listener is not None:
@@ -170,6 +179,9 @@ class Loop:
                     self._closings.append((step.peer, step.reason))
                 elif isinstance(step, Slow):
                     self._pacing.on_message_in_vain(step.client)
+                elif isinstance(step, CloseFiles):
+                    for descriptor in step.descriptors:
+                        os.close(descriptor)
                 elif isinstance(step, Lower):
                     client = self._peers.get(step.client)
                     self._background.submit(step, client.owner if client else (0, 0))

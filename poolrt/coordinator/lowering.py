@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
 from poolrt.cachestore import Key
 from poolrt.cachestore.garbage import collection_paused
 from poolrt.errors import GraphRefused
+from poolrt.graph.constant_name import LEAST_BYTES, ROW_MAJOR, SOURCE_BYTES, name_constant
 from poolrt.workers.desc.codec import decode, pack
 from poolrt.workers.ipc.bounded_decoding import Payload
+from poolrt.workers.plans.execution_plan import PlanConstant
 
 from .instructions import LoweredGraph, PrimitiveToLoad
 from .placement import creation_cost
@@ -69,6 +72,7 @@ def _lower(request: LoweringRequest, data: bytes | Payload) -> Lowered:
         wire = unpack_graph(data)
         try:
             graph = parse(wire)
+            sources = _sources(wire.get("sources"))
         finally:
             # Item by item, because other threads wait while a whole list is freed; before lowering, which needs memory too.
             for items in wire.values():
@@ -102,5 +106,24 @@ def _lower(request: LoweringRequest, data: bytes | Payload) -> Lowered:
         [[p.name, list(p.dims), p.dtype, p.nbytes] for p in ports] for ports in (plan.inputs, plan.outputs)
     )
     called = tuple(node.label[:_LABEL] for node in calls[:_LABELS])
-    found = LoweredGraph(pack(plan), len(plan.steps), primitives, plan.constants, inputs, outputs, called)
+    names = tuple(_name(constant, sources.get(constant.value), lowered.keys) for constant in plan.constants)
+    found = LoweredGraph(pack(plan), len(plan.steps), primitives, plan.constants, inputs, outputs, called, names)
     return Lowered(found, lowered.keys)
+
+
+def _sources(given: object) -> dict[int, bytes]:
+    """Return the sources of constants by value. Raises GraphError."""
+    from poolrt.graph.errors import GraphError
+
+    found = given if type(given) is list else []
+    for item in found:
+        if type(item) is not list or [*map(type, item)] != [int, bytes] or len(item[1]) != SOURCE_BYTES:
+            raise GraphError("malformed graph: sources: expect values of constants and digests")
+    return dict(found)
+
+
+def _name(constant: PlanConstant, source: bytes | None, keys: Sequence[Key]) -> str:
+    """Return the name of a constant that processes of the node share; empty for one that they do not."""
+    if source is None or constant.nbytes < LEAST_BYTES:
+        return ""
+    return name_constant(ROW_MAJOR if constant.reorder is None else keys[constant.reorder].digest, source)

@@ -18,7 +18,7 @@ from poolrt.workers.ipc.channel import MalformedMessage, Message
 from poolrt.workers.ipc.protocol import NUMBERS_LIMIT, Kind
 
 from .creations import Creations
-from .instructions import CollectStatistics, HangUp, Instruction, Kill, LoweredGraph, Send, Slow
+from .instructions import CloseFiles, CollectStatistics, HangUp, Instruction, Kill, LoweredGraph, Send, Slow
 from .jobs import Job, Model
 from .leases import Leases, NotHeld
 from .loads import Loads
@@ -60,6 +60,9 @@ class State:
         functions: bool,
         limits: Limits,
         max_tasks_per_child: int = 0,
+        process: int = 0,
+        shares_constants: bool = False,
+        writes_constants: bool = False,
     ) -> None:
         self.clients: dict[int, Client] = {}
         self.leases = Leases(Allocator(arena_bytes))
@@ -67,13 +70,18 @@ class State:
         self._functions = functions
         self._numbers = numbers
         self._watchdog = Watchdog()
-        self.worker_set = WorkerSet(workers, retries, limits, self.leases, numbers, self._out, self._job_failed)
+        self.worker_set = WorkerSet(
+            workers, retries, limits, self.leases, numbers, self._out, self._job_failed, process
+        )
         self.worker_set.max_tasks_per_child = max_tasks_per_child
         self.creations = Creations(creators, limits, numbers, self._out)
         # A second load of a graph asks the store for nothing.
         memory = Lru[str, bytes](capacity, ENTRY_BYTES, weigh=len)
         done, drop = self._model_ready, self._drop
-        self.loads = Loads(self.worker_set, self.creations, memory, self.leases, numbers, self._out, done, drop)
+        shared = shares_constants, writes_constants
+        self.loads = Loads(
+            self.worker_set, self.creations, memory, self.leases, numbers, self._out, done, drop, *shared
+        )
 
     def start(self) -> list[Instruction]:
         """Spawn the workers."""
@@ -155,6 +163,12 @@ class State:
     def on_looked_up(self, load: int, found: dict[int, tuple[bytes, str]]) -> list[Instruction]:
         """Continue a load with the entries that the store has, each with its source."""
         self.loads.looked_up(load, found)
+        self.worker_set.dispatch()
+        return self._take_instructions()
+
+    def on_constants_found(self, load: int, found: dict[int, int]) -> list[Instruction]:
+        """Continue a load with the open files of some of its constants, by number; -1 where there is none."""
+        self.loads.constants_found(load, found)
         self.worker_set.dispatch()
         return self._take_instructions()
 
@@ -395,6 +409,8 @@ class State:
             self._answer(job, [Kind.DONE, job.request, job.outputs])
         elif job.kind is Kind.REORDER:
             self.loads.reordered(job)
+        elif job.kind is Kind.KEEP:
+            self.loads.kept(job)
         elif job.kind is Kind.PROBE:
             self.loads.probed(job, message[3])
         elif isinstance(message[3], bytes | Payload):
@@ -440,6 +456,9 @@ class State:
         if model is not None and not model.wanted and not model.users:
             self.worker_set.drop_model(model)
             self.leases.end(("model", model.number))
+            if model.files:
+                self._out.append(CloseFiles([*model.files.values()]))
+                model.files.clear()
 
     def _take_instructions(self) -> list[Instruction]:
         out = self._out[:]

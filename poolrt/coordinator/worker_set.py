@@ -45,6 +45,8 @@ class Worker:
     numba_imported: bool = False
     runs: int = 0
     models: set[int] = field(default_factory=set)
+    #: Models whose constants in files it was sent.
+    mapped: set[int] = field(default_factory=set)
     #: Functions that were sent to it, and the clients whose functions it has called.
     functions: set[int] = field(default_factory=set)
     clients: set[int] = field(default_factory=set)
@@ -76,6 +78,7 @@ class WorkerSet:
         numbers: Iterator[int],
         out: list[Instruction],
         fail: Callable[[Job, PoolError], None],
+        process: int = 0,
     ) -> None:
         self.size = size
         self.retries = retries
@@ -93,6 +96,8 @@ class WorkerSet:
         self._numbers = numbers
         self._out = out
         self._fail = fail
+        #: The coordinator's process, whose open files workers map.
+        self._process = process
         self._failed_starts = FailedStarts(FAILED_STARTS_LIMIT)
         self._backing_off = False
         self._backing_off_since = 0.0
@@ -240,6 +245,7 @@ class WorkerSet:
         for worker in self.workers.values():
             if model.number in worker.models:
                 worker.models.discard(model.number)
+                worker.mapped.discard(model.number)
                 self._out.append(Send(worker.number, [Kind.DROP, model.number]))
 
     def _dispatch_runs(self) -> None:
@@ -303,7 +309,13 @@ class WorkerSet:
         number = model.number if model else 0
         message: list[object]
         if job.kind is Kind.EXECUTE:
+            if model is not None and model.files and number not in worker.mapped:
+                worker.mapped.add(number)
+                files = [[index, descriptor, model.names[index]] for index, descriptor in model.files.items()]
+                self._out.append(Send(worker.number, [Kind.FILES, number, self._process, files]))
             message = [Kind.EXECUTE, job.token, number, job.inputs, job.outputs]
+        elif job.kind is Kind.KEEP and model is not None:
+            message = [Kind.KEEP, job.token, number, job.constant, job.inputs[0], model.names[job.constant]]
         elif job.kind is Kind.REORDER:
             message = [Kind.REORDER, job.token, number, job.constant, job.inputs[0], job.outputs[0]]
         elif job.kind is Kind.APPLY:

@@ -146,14 +146,15 @@ class CompiledGraph:
                     return store_constant(constant)
                 return shared.share(constant, None, constant.nbytes, lambda room: store_constant(constant, room))
             stream = self._streams[self._plan.primitives[planned.reorder]]
-            form = source_form(constant, self._descs[planned.reorder])
+            wanted = self._descs[planned.reorder]
+            form = source_form(constant, wanted)
 
             def reordered(room: Memory | None = None) -> Memory:
                 return reorder_constant(constant, Primitive(form, stream.engine, self._context.cache), stream, room)
 
             if shared is None or stream.engine.kind != "cpu":
                 return reordered()
-            return shared.share(constant, form, form.memories()[Arg.DST].nbytes, reordered)
+            return shared.share(constant, wanted, form.memories()[Arg.DST].nbytes, reordered)
 
         return self._context.find_or_add(self._constant_key(number, "", constant), make)
 

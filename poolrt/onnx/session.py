@@ -90,7 +90,8 @@ class InferenceSession:
                 threads = count_threads(self._options.intra_op_num_threads)
                 optimize = self._options.graph_optimization_level != GraphOptimizationLevel.ORT_DISABLE_ALL
                 bound = settings.plan_bytes
-                files = _constant_files(settings)
+                shared = settings.constant_files_arguments()
+                files = ConstantFiles(**shared) if shared else None
                 self._plans = LocalPlans(self._model, engine, stream, threads, optimize, bound, cache, files)
             #: Inputs that the model's shapes depend on, as far as runs have shown.
             self._values: frozenset[str] = frozenset()
@@ -288,14 +289,6 @@ def _checked_options(options: SessionOptions | None) -> SessionOptions:
     if options.optimized_model_filepath:
         raise Fail(f"optimized_model_filepath: poolrt writes no model files, got {options.optimized_model_filepath!r}")
     return options
-
-
-def _constant_files(settings: Settings) -> ConstantFiles | None:
-    """Return the weights that processes of the node share, None if the settings say that there are none."""
-    if not settings.constant_files_bytes:
-        return None
-    folder = settings.home_path / settings.namespace / "constants"
-    return ConstantFiles(os.path.abspath(folder), settings.constant_files_bytes, settings.read_only)
 
 
 def _check_run(options: RunOptions | None) -> None:

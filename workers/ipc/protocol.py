@@ -15,7 +15,7 @@ from .bounded_decoding import Payload
 from .channel import FRAME, MAX_MESSAGE, MalformedMessage, Message
 
 #: Changes with any change of a message; a client and a coordinator of different versions refuse each other.
-VERSION: Final = 8
+VERSION: Final = 9
 #: Longest message of a client, in bytes, with a graph, with a function, and of any other kind.
 GRAPH_BYTES: Final = 32 * 1024 * 1024
 CALL_BYTES: Final = MAX_MESSAGE // 2
@@ -23,6 +23,8 @@ CONTROL_BYTES: Final = FRAME
 #: Numbers in one list of a message, such as offsets to release, which a coordinator handles in about 1 ms; a client sends
 #: more in several messages. A run has two such lists.
 NUMBERS_LIMIT: Final = 1024
+#: The offset of a constant that is in a file of the node, not in the arena.
+IN_FILE: Final = 2**63 - 1
 
 
 def _is(kind: type) -> Callable[[Any], bool]:
@@ -115,7 +117,7 @@ class Kind(IntEnum):
     BEGUN = 34, "count"  # request of a run or call that a worker has executed for a while
 
     # coordinator -> worker
-    MODEL = 40, "count bytes blobs counts"  # model, plan (msgpack), entries, offsets of the constants
+    MODEL = 40, "count bytes blobs counts"  # model, plan (msgpack), entries, offsets of the constants or `IN_FILE`
     DROP = 41, "count"  # model
     EXECUTE = 42, "count count counts counts"  # token, model, input offsets, output offsets
     REORDER = (
@@ -128,6 +130,8 @@ class Kind(IntEnum):
     FORGET = 47, "count"  # function
     PREPARE = 48, "count count payload"  # client, function to call once, its arguments (pickle)
     LEAVE = 49, "count"  # client that has disconnected
+    KEEP = 50, "count count count count text"  # token, model, number of the constant, source offset, name of its file
+    FILES = 51, "count count list"  # model, process that has its constants open, [number, descriptor, name]...
 
     # worker -> coordinator
     READY = 60, "count count"  # process id, threads of the process

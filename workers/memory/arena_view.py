@@ -49,6 +49,10 @@ class ArenaView:
         buffer.arena = self  # type: ignore[attr-defined]  # the mapping outlives it
         return buffer
 
+    def copy(self, source: int, destination: int, nbytes: int) -> None:
+        """Copy bytes from one offset to another that they do not overlap. Raises ValueError if they are not inside."""
+        ctypes.memmove(self.at(destination, nbytes), self.at(source, nbytes), nbytes)
+
     def keep_from_forks(self) -> None:
         """Keep the arena out of processes that are forked from this one: they can neither use it nor keep its memory."""
         if _libc().madvise(self.address, self.nbytes, mmap.MADV_DONTFORK):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ..engines.engine import Engine
@@ -14,20 +14,32 @@ from .execution_plan import ExecutionPlan
 
 
 def realize_all(
-    plan: ExecutionPlan, entries: Sequence[bytes], engines: Sequence[Engine]
+    plan: ExecutionPlan, entries: Sequence[bytes], engines: Sequence[Engine], only: Iterable[int] | None = None
 ) -> dict[int, Resource[Any, Any]]:
-    """Return the resource of each entry by its number, on the engine that the plan says.
+    """Return the resource of each entry by its number, on the engine that the plan says; or ``only`` of some, and their nested.
 
     Raises ValueError where there are not as many entries as primitives, and MalformedEntry.
     """
     if len(entries) != len(plan.primitives):
         raise ValueError(f"expect one entry for each of {len(plan.primitives)} primitives, got {len(entries)}")
     found: dict[int, Resource[Any, Any]] = {}
+    wanted = None if only is None else _with_nested(plan, only)
     for number, (data, engine) in enumerate(zip(entries, plan.primitives, strict=True)):
+        if wanted is not None and number not in wanted:
+            continue
         entry = parse_entry(data)
         if entry.copies_in or entry.copies_out:
             raise MalformedEntry(f"{entry.implementation} copies between engines; in a plan only its reorders do")
         found[number] = _share(data, entry, engines[engine], [found[inner] for inner in plan.nested_in(number)])
+    return found
+
+
+def _with_nested(plan: ExecutionPlan, numbers: Iterable[int]) -> set[int]:
+    found, waiting = set[int](), [*numbers]
+    while waiting:
+        number = waiting.pop()
+        found.add(number)
+        waiting += plan.nested_in(number)
     return found
 
 

@@ -10,6 +10,7 @@ import os
 import socket
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from poolrt.cachestore.portable_error import describe_exception
@@ -17,8 +18,9 @@ from poolrt.cachestore.portable_error import describe_exception
 from ..desc.codec import encode, unpack
 from ..engines.engine import Engine
 from ..ipc.channel import Channel, ChannelClosed, Message
-from ..ipc.protocol import Kind, check_message
+from ..ipc.protocol import IN_FILE, Kind, check_message
 from ..memory.arena_view import ArenaView
+from ..memory.buffer import Buffer
 from ..plans.execution_plan import ExecutionPlan
 from ..plans.executor import PlanExecutor
 from ..plans.realization import realize_all
@@ -28,10 +30,13 @@ from ..streams.stream import Stream
 from ..threadpools.interface import KernelFailed
 from ..verbose.output import set_verbose
 from .allocator import keep_freed_memory
+from .constant_store import ConstantStore
 from .functions import Functions
 from .prints import Prints
 
 if TYPE_CHECKING:
+    from poolrt.cachestore.mapping import MappedBytes
+
     from ..threadpools.interface import ThreadpoolInterface
 
 
@@ -42,7 +47,8 @@ def main(sock: socket.socket, descriptors: list[int], options: dict[str, Any]) -
     os.close(descriptors[0])
     set_verbose(options["verbose"])
     keep_freed_memory()
-    worker = _Worker(Channel(sock), arena, int(options["threads"]))
+    constants = ConstantStore(options["constant_files"])
+    worker = _Worker(Channel(sock), arena, int(options["threads"]), constants)
     try:
         worker.work()
     except ChannelClosed:
@@ -52,18 +58,31 @@ def main(sock: socket.socket, descriptors: list[int], options: dict[str, Any]) -
 class _Model:
     """A model as it was sent; its executor is made on first use."""
 
-    __slots__ = ("constants", "entries", "executor", "plan")
+    __slots__ = ("constants", "entries", "executor", "files", "mapped", "plan", "reorders")
 
     def __init__(self, plan: bytes, entries: list[bytes], constants: list[int]) -> None:
         self.plan = plan
         self.entries = entries
         self.constants = constants
         self.executor: PlanExecutor | None = None
+        #: What reorders constants while it is loaded, if files are written for some of them.
+        self.reorders: PlanExecutor | None = None
+        #: The process that has its constants in files open, and number, descriptor and name of each.
+        self.files: tuple[int, list[Any]] = (0, [])
+        self.mapped: list[MappedBytes] = []
+
+    def close(self) -> None:
+        """Release what the executors hold."""
+        for executor in (self.executor, self.reorders):
+            if executor is not None:
+                executor.close()
+        self.mapped.clear()
 
 
 class _Worker:
-    def __init__(self, channel: Channel, arena: ArenaView, threads: int) -> None:
+    def __init__(self, channel: Channel, arena: ArenaView, threads: int, constants: ConstantStore) -> None:
         self._channel = channel
+        self._constants = constants
         self._arena = arena
         self._threads = threads
         self._engine = Engine("cpu", kept=0)  # dropping a model unmaps its kernels
@@ -75,6 +94,8 @@ class _Worker:
         self._actions: dict[Kind, Callable[[Message], Message | None]] = {
             Kind.EXECUTE: self._execute,
             Kind.REORDER: self._reorder,
+            Kind.KEEP: self._keep,
+            Kind.FILES: self._take_files,
             Kind.APPLY: self._apply,
             Kind.FUNCTION_BODY: self._functions.take,
             Kind.FORGET: self._functions.forget,
@@ -117,28 +138,74 @@ class _Worker:
         return [Kind.FINISHED, token, "numba" in sys.modules]
 
     def _reorder(self, message: Message) -> Message:
+        """Write a constant into its slot; one whose layout does not change was to be kept in a file."""
         _, token, number, constant, source, destination = message
-        model = self._models[number]
-        executor = model.executor or self._realize(model)
-        executor.reorder_constant(constant, self._arena.address + source, self._arena.address + destination)
+        executor = self._reorders(self._models[number])
+        planned, base = executor.plan.constants[constant], self._arena.address
+        if planned.reorder is None:
+            self._arena.copy(source, destination, planned.nbytes)
+        else:
+            executor.reorder_constant(constant, base + source, base + destination)
+        return [Kind.FINISHED, token, "numba" in sys.modules]
+
+    def _keep(self, message: Message) -> Message:
+        """Write a constant into its file, unless that is there; the coordinator looks for it afterwards."""
+        _, token, number, constant, source, name = message
+        executor = self._reorders(self._models[number])
+        planned = executor.plan.constants[constant]
+
+        def make() -> memoryview:
+            if planned.reorder is None:
+                return memoryview(self._arena.buffer(source, planned.nbytes)).cast("B")
+            room = Buffer(planned.nbytes)
+            executor.reorder_constant(constant, self._arena.address + source, room.address)
+            return room.view
+
+        self._constants.keep(name, planned.nbytes, make)
         return [Kind.FINISHED, token, "numba" in sys.modules]
 
     def _take_model(self, message: Message) -> None:
         _, number, plan, entries, constants = message
         self._models[number] = _Model(plan, entries, constants)
 
+    def _take_files(self, message: Message) -> None:
+        """Note the files of a model's constants; the first run maps them, since errors belong to runs."""
+        self._models[message[1]].files = message[2], message[3]
+
     def _drop_model(self, message: Message) -> None:
         model = self._models.pop(message[1], None)
-        if model is not None and model.executor is not None:
-            model.executor.close()
+        if model is not None:
+            model.close()
 
     def _realize(self, model: _Model) -> PlanExecutor:
         plan = unpack(ExecutionPlan, model.plan)
-        constants = [self._arena.address + offset for offset in model.constants]
+        addresses = [self._arena.address + offset for offset in model.constants]
+        if IN_FILE in model.constants:
+            process, files = model.files
+            for number, descriptor, name in files:
+                mapped = self._constants.map(process, descriptor, name, plan.constants[number].nbytes)
+                model.mapped.append(mapped)
+                addresses[number] = mapped.address
         streams = [self._stream(name, plan, model.entries) for name in plan.engines]
         primitives = realize_all(plan, model.entries, [stream.engine for stream in streams])
-        model.executor = PlanExecutor(plan, primitives, streams, constants)
+        model.executor = PlanExecutor(plan, primitives, streams, addresses)
+        if model.reorders is not None:
+            model.reorders.close()
+            model.reorders = None
         return model.executor
+
+    def _reorders(self, model: _Model) -> PlanExecutor:
+        """Return what reorders constants of a model: its executor, or one without steps while files are missing."""
+        if model.executor is not None or IN_FILE not in model.constants:
+            return model.executor or self._realize(model)
+        if model.reorders is None:
+            whole = unpack(ExecutionPlan, model.plan)
+            plan = replace(whole, steps=(), workspaces=(0,) * len(whole.workspaces))
+            streams = [self._stream(name, plan, model.entries) for name in plan.engines]
+            used = {constant.reorder for constant in plan.constants if constant.reorder is not None}
+            primitives = realize_all(plan, model.entries, [stream.engine for stream in streams], used)
+            model.reorders = PlanExecutor(plan, primitives, streams, [0] * len(plan.constants))
+        return model.reorders
 
     def _stream(self, name: str, plan: ExecutionPlan, entries: list[bytes]) -> Stream:
         """Return a stream on an engine: on OpenCL one for all models, on the CPU on the threadpool of all models."""

@@ -12,7 +12,9 @@ from hypothesis import settings
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from poolrt.coordinator.instructions import (
+    CloseFiles,
     CollectStatistics,
+    FindConstants,
     Forget,
     HangUp,
     Instruction,
@@ -30,12 +32,14 @@ from poolrt.coordinator.instructions import (
 from poolrt.coordinator.state import State
 from poolrt.coordinator.watchdog import Limits
 from poolrt.errors import GraphRefused
-from poolrt.workers.ipc.protocol import Kind, check_message
+from poolrt.workers.ipc.protocol import IN_FILE, Kind, check_message
 from poolrt.workers.plans.execution_plan import PlanConstant
 
 _ARENA = 400_000
 _RETRIES = 2
 _LIMITS = Limits(start_s=20.0, run_s=15.0, creation_s=25.0)
+#: A constant whose file no worker can write.
+_REFUSED = "refused"
 
 
 @dataclass
@@ -43,7 +47,8 @@ class _Process:
     role: Role
     ready: bool = False
     inbox: deque[list[Any]] = field(default_factory=deque)
-    models: set[int] = field(default_factory=set)
+    #: Constants in files that runs of a model need and that it was not sent yet.
+    models: dict[int, int] = field(default_factory=dict)
     functions: set[int] = field(default_factory=set)
     callers: set[int] = field(default_factory=set)
     since: float = 0.0
@@ -78,7 +83,14 @@ class Coordination(RuleBasedStateMachine):
             capacity=8,
             functions=True,
             limits=_LIMITS,
+            process=77,
+            shares_constants=True,
+            writes_constants=True,
         )
+        self.seeking: list[FindConstants] = []
+        #: Constants that have files, and the descriptors that are open.
+        self.kept: set[str] = set()
+        self.opened: set[int] = set()
         self.processes: dict[int, _Process] = {}
         self.clients: dict[int, _Client] = {}
         self.lowering: list[Lower] = []
@@ -114,6 +126,11 @@ class Coordination(RuleBasedStateMachine):
                 self.lowering.append(step)
             elif isinstance(step, LookUp):
                 self.looking.append(step)
+            elif isinstance(step, FindConstants):
+                self.seeking.append(step)
+            elif isinstance(step, CloseFiles):
+                assert self.opened.issuperset(step.descriptors), "a file is closed once"
+                self.opened.difference_update(step.descriptors)
             elif isinstance(step, Forget):
                 self.forgotten.add(step.load)
             elif isinstance(step, HangUp):
@@ -143,10 +160,16 @@ class Coordination(RuleBasedStateMachine):
         process = self.processes[number]
         kind = message[0]
         if kind == Kind.MODEL:
-            process.models.add(message[1])
+            process.models[message[1]] = message[4].count(IN_FILE)
+            return
+        if kind == Kind.FILES:
+            assert message[2] == 77
+            assert process.models[message[1]] == len(message[3])
+            assert self.opened.issuperset(descriptor for _, descriptor, _ in message[3]), "what is mapped is open"
+            process.models[message[1]] = 0
             return
         if kind == Kind.DROP:
-            process.models.remove(message[1])
+            del process.models[message[1]]
             return
         if kind in (Kind.LEAVE, Kind.FORGET):
             (process.callers if kind == Kind.LEAVE else process.functions).remove(message[1])
@@ -167,9 +190,11 @@ class Coordination(RuleBasedStateMachine):
             ready = {(number, message[2])} & self.prepared or message[2] in process.callers
             assert caller is None or not caller.initializer or ready, "a worker calls a client's initializer first"
             process.callers.add(message[2])
-        if kind in (Kind.EXECUTE, Kind.REORDER):
+        if kind in (Kind.EXECUTE, Kind.REORDER, Kind.KEEP):
             assert message[2] in process.models, "a worker is sent a model before it needs it"
-            writes = set(message[4]) if kind == Kind.EXECUTE else {message[5]}
+            assert kind != Kind.EXECUTE or not process.models[message[2]], "a run has all constants"
+            assert kind != Kind.REORDER or message[5] != IN_FILE
+            writes = set(message[4]) if kind == Kind.EXECUTE else {message[5]} if kind == Kind.REORDER else set()
             for other in self.processes.values():
                 for busy in other.inbox:
                     assert not writes & self.touched(busy), "a slot that a living worker uses was handed out again"
@@ -186,7 +211,13 @@ class Coordination(RuleBasedStateMachine):
     def touched(message: list[Any]) -> set[int]:
         if message[0] == Kind.EXECUTE:
             return {*message[3], *message[4]}
-        return {message[4], message[5]} if message[0] == Kind.REORDER else set()
+        return (
+            {message[4], message[5]}
+            if message[0] == Kind.REORDER
+            else {message[4]}
+            if message[0] == Kind.KEEP
+            else set()
+        )
 
     def answer(self, client: _Client, message: list[Any]) -> None:
         kind, request = message[0], message[1]
@@ -367,16 +398,21 @@ class Coordination(RuleBasedStateMachine):
             self.carry_out(self.state.on_load_failed(task.load, GraphRefused("node")))
             return
         digests = data.draw(st.lists(st.sampled_from("abcdef"), min_size=1, max_size=4, unique=True))
-        sizes = data.draw(st.lists(st.tuples(st.integers(1, 30_000), st.booleans()), max_size=3))
+        named = st.sampled_from(["", "one", "two", _REFUSED])
+        sizes = data.draw(st.lists(st.tuples(st.integers(1, 30_000), st.booleans(), named), max_size=3))
         inputs, outputs = data.draw(st.integers(0, 20_000)), data.draw(st.integers(0, 60_000))
         self.lower_one(task, "".join(digests), sizes, inputs, outputs)
 
-    def lower_one(self, task: Lower, digests: str, sizes: list[tuple[int, bool]], inputs: int, outputs: int) -> None:
+    def lower_one(
+        self, task: Lower, digests: str, sizes: list[tuple[int, bool, str]], inputs: int, outputs: int
+    ) -> None:
         primitives = tuple(PrimitiveToLoad(d, f"primitive {d}", [d], float(ord(d))) for d in digests)
-        constants = tuple(PlanConstant(i, n, n, 0 if moves else None) for i, (n, moves) in enumerate(sizes))
+        constants = tuple(PlanConstant(i, n, n, 0 if moves else None) for i, (n, moves, _) in enumerate(sizes))
         ports = [["x", [4], "f32", inputs]], [["y", [4], "f32", outputs]]
         self.primitives[task.load] = len(primitives)
-        self.carry_out(self.state.on_lowered(task.load, LoweredGraph(b"", 1, primitives, constants, *ports)))
+        names = tuple(name for _, _, name in sizes)
+        graph = LoweredGraph(b"", 1, primitives, constants, *ports, names=names)
+        self.carry_out(self.state.on_lowered(task.load, graph))
 
     @precondition(lambda self: self.looking)
     @rule(data=st.data())
@@ -384,6 +420,16 @@ class Coordination(RuleBasedStateMachine):
         task = self.looking.pop(0)
         found = data.draw(st.lists(st.sampled_from(task.primitives), unique=True))
         self.carry_out(self.state.on_looked_up(task.load, dict.fromkeys(found, (b"entry", "files"))))
+
+    @precondition(lambda self: self.seeking)
+    @rule(evicts=st.booleans())
+    def find_constants(self, evicts: bool) -> None:
+        task = self.seeking.pop(0)
+        if evicts:
+            self.kept.clear()
+        found = {index: next(self.numbers) if name in self.kept else -1 for index, name, _ in task.constants}
+        self.opened.update(descriptor for descriptor in found.values() if descriptor >= 0)
+        self.carry_out(self.state.on_constants_found(task.load, found))
 
     # What processes do
 
@@ -418,6 +464,8 @@ class Coordination(RuleBasedStateMachine):
             answer = [Kind.ANSWER, token, False, b"value"]
         else:
             answer = [Kind.FINISHED, token, False]
+            if kind == Kind.KEEP and message[5] != _REFUSED:
+                self.kept.add(message[5])
         self.deaths.pop(token, None)
         self.carry_out(self.state.on_process_message(number, answer[0], answer))
 
@@ -470,7 +518,9 @@ class Coordination(RuleBasedStateMachine):
             elif busy is not None:
                 self.finish_one(busy, self.processes[busy].inbox.popleft(), True)
             elif self.lowering:
-                self.lower_one(self.lowering.pop(0), "ab", [(5000, True), (3000, False)], 1000, 20_000)
+                self.lower_one(self.lowering.pop(0), "ab", [(5000, True, ""), (3000, False, "one")], 1000, 20_000)
+            elif self.seeking:
+                self.find_constants(evicts=False)
             elif self.looking:
                 self.carry_out(self.state.on_looked_up(self.looking.pop(0).load, {}))
             elif any(c.stages for c in self.clients.values()):
@@ -493,6 +543,7 @@ class Coordination(RuleBasedStateMachine):
         assert self.state.leases.holders() == []
         assert self.state.leases.allocator.used == 0
         assert all(not p.models for p in self.processes.values())
+        assert not self.opened, "files of models that nobody has are closed"
         assert all(not p.functions and not p.callers for p in self.processes.values())
 
 

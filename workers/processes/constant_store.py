@@ -1,0 +1,35 @@
+"""The constants of plans in files that processes of the node share: a worker writes them, and maps those of its models."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from poolrt.cachestore.constant_files import ConstantFiles, map_constant
+from poolrt.cachestore.mapping import MappedBytes
+
+
+class ConstantStore:
+    """Writes and maps constants; ``options`` are those of `ConstantFiles`, none if this node shares no constants."""
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        self._files = ConstantFiles(**options) if options else None
+
+    def keep(self, name: str, nbytes: int, make: Callable[[], memoryview]) -> None:
+        """Write the constant that ``make`` returns, unless its file is there or cannot be written."""
+        opened = None if self._files is None else self._files.open_or_write(name, nbytes, make)
+        if opened is not None:
+            os.close(opened)
+
+    def map(self, process: int, descriptor: int, name: str, nbytes: int) -> MappedBytes:
+        """Map the file of a constant that another process has open, also if it was removed. Raises OSError."""
+        # Not a path to the file: it may be evicted while a model uses it.
+        opened = os.open(f"/proc/{process}/fd/{descriptor}", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            found = map_constant(opened, name, nbytes)
+        finally:
+            os.close(opened)
+        if found is None:
+            raise OSError(f"constant {name} of {nbytes} bytes cannot be mapped")
+        return found
