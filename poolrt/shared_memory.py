@@ -29,6 +29,8 @@ _KEPT_PART: Final = 8
 #: Released slots, or bytes of them, that are sent in a message of their own; fewer wait for the next message.
 _BATCH: Final = 16
 _BATCH_BYTES: Final = 1024 * 1024
+#: Slots whose arrays have ended since slots were last taken: each end looks at all of them.
+_RETURNED: Final = 256
 
 
 class SharedMemory:
@@ -45,6 +47,8 @@ class SharedMemory:
         self._lock = threading.Lock()
         self._kept: dict[int, list[int]] = {}
         self._kept_bytes = 0
+        #: Slots to keep, with the bytes of their arrays, that finalizers have appended: these take no lock.
+        self._returned: list[tuple[int, int]] = []
         self._kept_limit = min(_KEPT, self._view.nbytes // _KEPT_PART)
         #: Offset -> usable bytes, of slots that hold an array of this client.
         self._in_use: dict[int, int] = {}
@@ -55,6 +59,7 @@ class SharedMemory:
         found: list[int] = []
         missing: list[int] = []
         with self._lock:
+            self._keep_returned()
             for nbytes in sizes:
                 kept = self._kept.get(slot_size(nbytes))
                 if kept:
@@ -78,9 +83,9 @@ class SharedMemory:
         """Keep an unused slot for ``nbytes`` for later, or release it."""
         size = slot_size(nbytes)
         with self._lock:
+            self._keep_returned()
             if self._kept_bytes + size <= self._kept_limit:
-                self._kept.setdefault(size, []).append(offset)
-                self._kept_bytes += size
+                self._keep(offset, size)
                 return
         self._release(offset, nbytes)
 
@@ -132,6 +137,7 @@ class SharedMemory:
     def _release_kept(self) -> bool:
         """Release the slots kept for later; return whether there were any."""
         with self._lock:
+            self._keep_returned()
             kept = [offset for offsets in self._kept.values() for offset in offsets]
             self._kept.clear()
             self._kept_bytes = 0
@@ -140,18 +146,27 @@ class SharedMemory:
         self._client.flush()
         return bool(kept)
 
+    def _keep(self, offset: int, size: int) -> None:
+        self._kept.setdefault(size, []).append(offset)
+        self._kept_bytes += size
+
+    def _keep_returned(self) -> None:
+        """Keep the slots that finalizers have left; the caller holds the lock."""
+        while self._returned:
+            offset, nbytes = self._returned.pop()
+            self._keep(offset, slot_size(nbytes))
+
     def _on_array_freed(self, offset: int, nbytes: int, keep: bool) -> None:
-        """Handle the end of an array. Runs in the garbage collector, so it must not wait for a lock."""
+        """Handle the end of an array. Runs in the garbage collector, so it must not wait for a lock.
+
+        It takes none either: an interrupt between taking a lock and the block that frees it would leave it taken.
+        """
         del self._in_use[offset]
-        if keep and self._lock.acquire(blocking=False):
-            try:
-                size = slot_size(nbytes)
-                if self._kept_bytes + size <= self._kept_limit:
-                    self._kept.setdefault(size, []).append(offset)
-                    self._kept_bytes += size
-                    return
-            finally:
-                self._lock.release()
+        if keep and len(self._returned) < _RETURNED:
+            waiting = sum(slot_size(each) for _, each in [*self._returned])
+            if self._kept_bytes + waiting + slot_size(nbytes) <= self._kept_limit:
+                self._returned.append((offset, nbytes))
+                return
         self._release(offset, nbytes)
 
     def _release(self, offset: int, nbytes: int) -> None:
