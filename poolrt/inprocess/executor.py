@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Never
 
@@ -11,7 +11,8 @@ import numpy as np
 from poolrt.cut_outputs import cut_outputs
 from poolrt.graph import passes
 from poolrt.graph.builder import Graph
-from poolrt.graph.constant import storage_type
+from poolrt.graph.constant import Constant, storage_type
+from poolrt.graph.constant_name import LEAST_BYTES
 from poolrt.graph.engine_name import require_engine
 from poolrt.graph.reshaping import infer_for_inputs
 from poolrt.graph.training import to_training
@@ -28,6 +29,7 @@ from .compiled_graphs import CompiledGraphs, Shapes, name_of, open_engine
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from poolrt.cachestore.constant_files import ConstantFiles
     from poolrt.graph.ir import GraphIR
     from poolrt.graph.lowered_plan import LoweredPlan
     from poolrt.workers.primitives.provider import PrimitiveProvider
@@ -44,6 +46,9 @@ class Executor:
     all that follow. An input may come in another shape than the graph says, if the graph's shapes follow it; instances are
     then made for that shape, and found again when it comes back. Reorders between layouts, data types and engines are the
     plan's, and steps run as native regions, as on a pool. Constants are brought into their layout once.
+
+    Large constants in the layouts of plans are files that all processes of the node map, as those of sessions are (the setting
+    ``constant_files_bytes``).
 
     Any number of threads may run it; they take turns, unless they share a context that is made for that.
     """
@@ -87,7 +92,8 @@ class Executor:
         }
         engines = (node.engine for node in self._built.nodes if node.engine)
         constants = self._built.constants.values()
-        self._graphs: Final = CompiledGraphs(graph.name, engine, stream, engines, constants, self.context, cache)
+        places = self.context, cache, _constant_files(constants)
+        self._graphs: Final = CompiledGraphs(graph.name, engine, stream, engines, constants, *places)
         self._context: Final = self._graphs.context
         self._training: GraphIR | None = None
 
@@ -166,6 +172,17 @@ class Executor:
             arrays.append(array)
             addresses.append(address)
         return arrays, addresses
+
+
+def _constant_files(constants: Iterable[Constant]) -> ConstantFiles | None:
+    """Return the files of large constants that processes of the node share, if there are such constants and files."""
+    if all(constant.nbytes < LEAST_BYTES for constant in constants):
+        return None
+    from poolrt.cachestore.constant_files import ConstantFiles
+    from poolrt.settings import Settings
+
+    arguments = Settings.load().constant_files_arguments()
+    return ConstantFiles(**arguments) if arguments else None
 
 
 def _readable_array(name: str, value: Any, dtype: str, kind: np.dtype[Any]) -> NDArray[Any]:

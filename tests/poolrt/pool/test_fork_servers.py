@@ -37,7 +37,8 @@ class Bench:
         self.numbers = itertools.count(1)
         self._poll = select.epoll()
         self._arena = make_arena(1 << 20)
-        options = {"threads": 1, "verbose": "0", "store": {"home": settings["home"], "url": settings["redis_url"]}}
+        store = {"home": settings["home"], "url": settings["redis_url"]}
+        options = {"threads": 1, "verbose": "0", "store": store, "constant_files": {}}
         self.processes = Processes(
             _start_fork_server(),
             self._arena,
