@@ -6,8 +6,8 @@
 Guarantees: a file appears complete or not at all, and is never changed afterwards: who maps it keeps its bytes, even if
 it is evicted. One process of a node writes a constant while the others wait, for `_WAIT_S` at most. A file of another size,
 owner, mode or description is a miss: it is counted and removed. A crash of the machine may tear files, so those that were
-written before it was started are compared with their checksums once. The checksum covers the first word of each sector, because
-disks write whole sectors. It finds accidents; nothing but the folder's owner and mode keeps others from changing a file.
+written before it was started are compared with their checksums once. The checksum covers the first word of each block, because
+file systems write whole blocks. It finds accidents; nothing but the folder's owner and mode keeps others from changing a file.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ _PAGE: Final = 4096
 #: The description: what it is, the size and the checksum of the constant, and its digest.
 _RECORD: Final = struct.Struct("<16sQI32s")
 _MAGIC: Final = b"poolrt constant2"
-#: Bytes of a sector of a disk.
-_SECTOR: Final = 512
+#: Bytes that file systems write as a whole: a torn file has or lacks such pieces.
+_BLOCK: Final = 4096
 #: Longest wait, in seconds, for another process that writes the same constant: some GB a second are usual.
 _WAIT_S: Final = 20.0
 #: Age, in seconds, at which an unfinished file counts as left by a crashed process.
@@ -230,6 +230,15 @@ def map_constant(descriptor: int, digest: str, nbytes: int) -> MappedBytes | Non
     return _map(descriptor, nbytes) if _is_sound(descriptor, digest, nbytes) else None
 
 
+def size_of_constant(descriptor: int) -> int | None:
+    """Return the bytes of the constant that an open file describes itself as; None if it has no description."""
+    record = os.pread(descriptor, _RECORD.size, max(os.fstat(descriptor).st_size - _PAGE, 0))
+    if len(record) < _RECORD.size:
+        return None
+    magic, nbytes, _, _ = _RECORD.unpack(record)
+    return int(nbytes) if magic == _MAGIC else None
+
+
 def _map(descriptor: int, nbytes: int) -> MappedBytes | None:
     return map_bytes(descriptor, _padded(nbytes) + _PAGE)
 
@@ -266,9 +275,9 @@ def _fill(descriptor: int, digest: str, content: memoryview) -> None:
 
 
 def _checksum(content: memoryview) -> int:
-    """Return the checksum of the first word of each whole sector, and of the rest."""
-    whole = len(content) // _SECTOR * _SECTOR
-    words = content[:whole].cast("Q")[:: _SECTOR // 8]
+    """Return the checksum of the first word of each whole block, and of the rest."""
+    whole = len(content) // _BLOCK * _BLOCK
+    words = content[:whole].cast("Q")[:: _BLOCK // 8]
     return zlib.crc32(content[whole:], zlib.crc32(words.tobytes()))
 
 

@@ -194,6 +194,11 @@ class Settings:
         folder = Path(runtime) if os.path.isabs(runtime) and os.path.isdir(runtime) else self.home_path.absolute()
         return folder / "poolrt.sock"
 
+    @property
+    def constants_folder(self) -> str:
+        """The folder of the weights that processes of the node share."""
+        return os.path.abspath(self.home_path / self.namespace / "constants")
+
     def store_arguments(self) -> dict[str, Any]:
         """Return the arguments of `poolrt.cachestore.CacheStore.connect` that say the same."""
         same = ("namespace", "read_only", "prebuilt")
@@ -212,8 +217,11 @@ class Settings:
         """Return the arguments of `poolrt.cachestore.constant_files.ConstantFiles`; none if weights are not shared."""
         if not self.constant_files_bytes:
             return {}
-        folder = os.path.abspath(self.home_path / self.namespace / "constants")
-        return {"folder": folder, "capacity_bytes": self.constant_files_bytes, "read_only": self.read_only}
+        return {
+            "folder": self.constants_folder,
+            "capacity_bytes": self.constant_files_bytes,
+            "read_only": self.read_only,
+        }
 
 
 _KNOBS: Final = {knob.name: knob for knob in fields(Settings)}

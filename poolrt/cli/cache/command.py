@@ -98,9 +98,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
     action(
         "stats",
-        "show entries, bytes, hits by tier, creations, waits, failures; the store and the processes apart",
+        "show entries, bytes, hits by tier, creations, waits, failures; store, processes and shared weights apart",
         "  poolrt cache stats\n  poolrt cache stats --json | jq .creations",
-        _with_store(_stats),
+        _with_constants(_stats),
         can_only_read=True,
     )
     listing = action(
@@ -150,9 +150,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     capacity.add_argument("--bytes", dest="capacity_bytes", metavar="B", help="most bytes, e.g. 512MiB; 0: no limit")
     action(
         "clear",
-        "remove every entry of the namespace, on this node and in Redis",
+        "remove every entry of the namespace, on this node and in Redis, and this node's files of weights",
         "  poolrt cache clear",
-        _with_store(_clear),
+        _with_constants(_clear),
     )
     action(
         "verify",
@@ -209,6 +209,13 @@ def _with_store(step: Callable[[argparse.Namespace, CacheStore, Report], int]) -
     return execute
 
 
+def _with_constants(step: Callable[[argparse.Namespace, CacheStore, Settings, Report], int]) -> _Execute:
+    """As `_with_store`, for what also concerns the weights that processes of the node share."""
+    return lambda options, settings, report: _with_store(
+        lambda options, store, report: step(options, store, settings, report)
+    )(options, settings, report)
+
+
 def _import(options: argparse.Namespace, settings: Settings, report: Report) -> int:
     with _store(settings) as store:
         if not options.node_only:
@@ -225,8 +232,10 @@ def _store(settings: Settings) -> CacheStore:
         raise UsageError(str(error)) from error
 
 
-def _stats(options: argparse.Namespace, store: CacheStore, report: Report) -> int:
-    stats = store.stats()
+def _stats(options: argparse.Namespace, store: CacheStore, configured: Settings, report: Report) -> int:
+    from poolrt.cachestore.constant_inspection import find_constants
+
+    stats, constants = store.stats(), find_constants(configured.constants_folder)
     limit = bytes_text(stats["capacity_bytes"]) if stats["capacity_bytes"] else "no limit"
     hits, tiers, settings = stats["hits"], stats["tiers"], store.options
     rows = [
@@ -256,8 +265,21 @@ def _stats(options: argparse.Namespace, store: CacheStore, report: Report) -> in
         ["hits", f"{hits['memory']} in the memory of all processes"],
         ["misses", f"{tiers['process']['misses']} there"],
     ]
+    most = configured.constant_files_bytes
+    users = ", ".join(map(str, constants.processes)) or "none"
+    rows += [
+        ["weights", "rearranged for kernels, in files that all processes of this node map"],
+        [
+            "files",
+            f"{constants.files}, {bytes_text(constants.bytes)} of {bytes_text(most) if most else 'none: turned off'}",
+        ],
+        ["processes", f"{users}; {constants.unfinished} files are being written"],
+    ]
+    if constants.problems:
+        rows.append(["problems", f"{len(constants.problems)}: see poolrt doctor"])
     report.say_table(rows)
-    report.result({**stats, "process": process, "store": shared})
+    weights = {**constants._asdict(), "capacity_bytes": most, "problems": [list(each) for each in constants.problems]}
+    report.result({**stats, "process": process, "store": shared, "constants": weights})
     return 0
 
 
@@ -334,11 +356,14 @@ def _capacity(options: argparse.Namespace, store: CacheStore, report: Report) ->
     return 0
 
 
-def _clear(options: argparse.Namespace, store: CacheStore, report: Report) -> int:
+def _clear(options: argparse.Namespace, store: CacheStore, configured: Settings, report: Report) -> int:
+    from poolrt.cachestore.constant_inspection import clear_constants
+
     removed = store.size
     store.clear()
-    report.say(f"{removed} entries removed")
-    report.result({"removed": removed})
+    constants = clear_constants(configured.constants_folder)
+    report.say(f"{removed} entries and {constants} files of weights removed")
+    report.result({"removed": removed, "constants": constants})
     return 0
 
 

@@ -16,8 +16,8 @@ from .finding import Finding, State, ok, warn
 _DESCRIPTION: Final = """\
 Show what this machine offers poolrt, and what is wrong with it.
 
-Checks the interpreter, libraries, processor, memory, shared memory, limits, the cache folder and its signing key, Redis,
-and the OpenCL drivers (in a child process with a time limit). Starts no server and changes nothing.
+Checks the interpreter, libraries, processor, memory, shared memory, limits, the cache folder with its signing key and weights,
+Redis, and the OpenCL drivers (in a child process with a time limit). Starts no server and changes nothing.
 
 Each line begins with ok, warn (costs speed or a feature) or FAIL (poolrt cannot work). Exit status 1 only on a FAIL.
 """
@@ -68,13 +68,14 @@ def _execute(options: argparse.Namespace, settings: Settings, report: Report) ->
 
 
 def _check(options: argparse.Namespace, settings: Settings) -> Iterator[Finding]:
-    from . import libraries, machine, opencl, prebuilt, store
+    from . import constants, libraries, machine, opencl, prebuilt, store
 
     yield _check_settings(options.config)
     yield from machine.findings(settings)
     yield from libraries.findings()
     yield from store.findings(settings)
     yield prebuilt.finding(settings)
+    yield constants.finding(settings)
     yield from opencl.findings(options.opencl_timeout)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,9 +26,8 @@ def test_an_interrupt_at_any_moment_of_an_arrays_end_leaves_no_lock_taken(memory
         (offset,) = memory.take([5000])
         memory._in_use[offset] = 5000
         moments += 1
-        interrupted = is_interrupted(
-            lambda offset=offset: memory._on_array_freed(offset, 5000, True), moments, "/poolrt/shared_memory.py"
-        )
+        end = partial(memory._on_array_freed, offset, 5000, True)
+        interrupted = is_interrupted(end, moments, "/poolrt/shared_memory.py")
         assert memory._lock.acquire(timeout=5), f"moment {moments}"
         memory._lock.release()
     assert moments > 3

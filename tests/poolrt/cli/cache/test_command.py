@@ -14,9 +14,11 @@ import pytest
 
 import poolrt
 from poolrt.cachestore import CacheStore, Key
+from poolrt.cachestore.constant_files import ConstantFiles
 from poolrt.cli import main
 from poolrt.graph.lower import lower
 from poolrt.graph.wire_parser import parse
+from poolrt.settings import Settings
 from poolrt.workers.engines.target import cpu_target
 
 ACTIONS = ("stats", "list", "show", "explain", "capacity", "clear", "verify", "export", "import", "down")
@@ -62,8 +64,10 @@ def test_stats_count_what_other_stores_did(keys: list[Key], capsys: pytest.Captu
     assert set(answer) == {
         *("entries", "bytes", "capacity", "capacity_bytes", "hits", "misses", "creations", "waits", "takeovers"),
         *("late", "duplicates", "creation_errors", "evictions", "corrupt", "forged", "malformed", "degraded"),
-        *("seconds_saved", "process", "store", "tiers"),
+        *("seconds_saved", "process", "store", "tiers", "constants"),
     }
+    nothing = {"files": 0, "bytes": 0, "unfinished": 0, "processes": [], "problems": []}
+    assert answer["constants"] == {**nothing, "capacity_bytes": 8 << 30}
 
 
 def test_stats_keep_the_store_and_the_process_apart(
@@ -187,8 +191,12 @@ def test_a_wrong_capacity_is_refused_with_status_2(
     assert list(home.iterdir()) == []
 
 
-def test_clear_removes_everything(keys: list[Key], capsys: pytest.CaptureFixture[str]) -> None:
-    assert _json(capsys, "clear") == {"removed": 3}
+def test_clear_removes_everything(home: Path, keys: list[Key], capsys: pytest.CaptureFixture[str]) -> None:
+    files = ConstantFiles(**Settings.load().constant_files_arguments())
+    files.find_or_write("ab" * 32, 5000, lambda: memoryview(bytes(5000)))
+    assert _json(capsys, "stats")["constants"]["files"] == 1
+    assert _json(capsys, "clear") == {"removed": 3, "constants": 1}
+    assert not list(home.glob("default/constants/*/*"))
     assert _json(capsys, "list")["entries"] == []
     with CacheStore.connect() as store:
         assert store.get(keys[0]) is None
