@@ -150,7 +150,7 @@ class LocalPlans:
 
 
 class PoolPlans:
-    """Plans on a pool, each a model there. Every model has its own copy of the weights in the pool's shared memory."""
+    """Plans on a pool, each a model there. Weights count in the bytes of every model, although those in files are shared."""
 
     def __init__(self, model: SessionModel, pool: Pool, plan_bytes: int) -> None:
         self._model = model
