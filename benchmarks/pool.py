@@ -1,8 +1,8 @@
 """Runs on a pool, beside what other pools of processes and a plain connection of two processes take.
 
 A run of a model that costs next to nothing, one after the other and from several threads; the same with as many processes
-that compute as there are processors. The rival is `ProcessPoolExecutor` with the same computation in NumPy, and the floor is
-a message of the same size to another process and back. All take turns in the same run.
+that compute as there are processors. The rivals are `ProcessPoolExecutor`, `multiprocessing.Pool`, loky and joblib with the same
+computation in NumPy, and the floor is a message of the same size to another process and back. All take turns in the same run.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ from typing import Any, Final
 
 sys.path.insert(0, os.path.dirname(__file__))
 
+import joblib
+import loky
 import numpy as np
 from measure import alternate, arguments, record, sized
 
@@ -118,14 +120,21 @@ def main() -> None:
     with (
         tempfile.TemporaryDirectory() as home,
         ProcessPoolExecutor(WORKERS) as rival,
+        multiprocessing.get_context("fork").Pool(WORKERS) as plain,
+        joblib.Parallel(n_jobs=WORKERS) as parallel,
         poolrt.Pool(workers=WORKERS, threads=1, home=home, redis_url=f"unix://{home}/none.sock") as pool,
     ):
         model = pool.load(graph, progress=False)
         np.testing.assert_array_equal(model.run(x=x)["y"], relu(x))
         np.testing.assert_array_equal(rival.submit(relu, x).result(), relu(x))
+        reusable = loky.get_reusable_executor(WORKERS)
+        delayed = [joblib.delayed(relu)(x)]
         calls: dict[str, Callable[[], object]] = {
             "poolrt": lambda: model.run(x=x),
             "ProcessPoolExecutor": lambda: rival.submit(relu, x).result(),
+            "multiprocessing.Pool": lambda: plain.apply(relu, (x,)),
+            "loky": lambda: reusable.submit(relu, x).result(),
+            "joblib": lambda: parallel(delayed),
             "a message and back": bounce,
         }
         for call in calls.values():
@@ -134,11 +143,12 @@ def main() -> None:
         def compare(measure: Callable[[Callable[[], object]], float], names: list[str]) -> dict[str, float]:
             return alternate({name: lambda name=name: measure(calls[name]) for name in names}, ROUNDS)
 
-        both = ["poolrt", "ProcessPoolExecutor"]
+        both = [name for name in calls if name not in ("joblib", "a message and back")]
         _report("a run of 16 values, median", compare(median, list(calls)), GOAL)
         _report(f"runs from {THREADS} threads, time for each", compare(rate, both), GOAL)
         with computing(os.cpu_count() or 1):
             _report("a run beside processes that compute, p99", compare(p99, both), 1.0)
+        reusable.shutdown()
     ours.close()
     echo.join()
 

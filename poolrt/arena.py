@@ -45,7 +45,12 @@ def make_arena(nbytes: int) -> int:
     Guarantees: its size is sealed, so a mapping of it never faults. It has no name, so the kernel frees it with the
     last process that holds it, however that process ends.
     """
-    fd = os.memfd_create("poolrt-arena", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    return make_sealed_memory("poolrt-arena", nbytes)
+
+
+def make_sealed_memory(name: str, nbytes: int) -> int:
+    """Return the descriptor of new shared memory of ``nbytes``, rounded up to pages, whose size is sealed."""
+    fd = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
         os.ftruncate(fd, -(-nbytes // PAGE) * PAGE)
         fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)

@@ -19,11 +19,13 @@ from typing import Any, Final
 from poolrt.cachestore.deferred_interrupts import deferred_interrupts
 from poolrt.errors import PoolClosed, PoolRefused, coordinator_lost, error_from_wire
 from poolrt.workers.ipc.channel import Channel, ChannelClosed, ChannelFull, MalformedMessage, Message
-from poolrt.workers.ipc.protocol import NUMBERS_LIMIT, VERSION, Kind, check_message
+from poolrt.workers.ipc.protocol import VERSION, Kind, check_message
 
 from .open_futures import OpenFutures
 from .printed_text import PrintedText
+from .released_slots import ReleasedSlots
 from .request import Request as Request
+from .ring_runs import KINDS, RingRuns
 
 #: Kinds of answers that others follow.
 _INTERIM: Final = frozenset({Kind.STAGE, Kind.PROGRESS, Kind.TEXT})
@@ -31,9 +33,11 @@ _INTERIM: Final = frozenset({Kind.STAGE, Kind.PROGRESS, Kind.TEXT})
 _SEND_POLL_S: Final = 0.02
 #: Seconds between checks whether the leader still reads: an interruption may end it before it notifies the others.
 _FOLLOW_POLL_S: Final = 0.25
+#: Seconds that `Client.look` waits for messages.
+_LOOK_S: Final = 0.001
 
 
-class Client:
+class Client(ReleasedSlots):
     """The connection. It sends ``greeting`` first, and does not wait until the first answer is needed.
 
     ``ending`` returns what is known of the coordinator's end once the connection has ended, as text.
@@ -48,6 +52,7 @@ class Client:
         silence_s: float,
         ending: Callable[[], str] = str,
     ) -> None:
+        super().__init__()
         self._channel = channel
         self._ending = ending
         self._silence_s = silence_s
@@ -61,7 +66,6 @@ class Client:
         self._welcome: Message | None = None
         self._numbers = 0
         self._requests: dict[int, Request] = {}
-        self._released: deque[int] = deque()
         self._unsent: deque[Message] = deque()
         # An RLock knows its owner: releasing it is safe if an interruption leaves open whether it was acquired.
         self._sending = threading.RLock()
@@ -76,6 +80,7 @@ class Client:
         self._resolvable: deque[tuple[Request, Message]] = deque()
         self._printed = PrintedText()
         self.open_futures = OpenFutures(self._lock, self._answered, self._printed.stop)
+        self.rings = RingRuns()
         self._lost: PoolClosed | None = None
         #: Whether this is a forked process's copy of its parent's connection.
         self.inherited = False
@@ -93,7 +98,6 @@ class Client:
         self._check()
         if self._welcome is None or self._welcome[1] != VERSION:
             raise coordinator_lost("the coordinator is of another version of poolrt: start it again with this one")
-        self._channel.accepts_fds = False
         return self._channel.take_fd(), self._welcome[2], self._welcome[3]
 
     @property
@@ -182,21 +186,9 @@ class Client:
         self._until(lambda: not holds(), None)
         self._check()
 
-    def release(self, offset: int) -> None:
-        """Give a lease on a slot back, with the next message. May be called from a finalizer: it takes no lock."""
-        self._released.append(offset)
-
-    @property
-    def unreleased(self) -> int:
-        """Leases that are released here and not yet given back."""
-        return len(self._released)
-
-    def released(self) -> list[int]:
-        """Return the leases to release with the next message, `NUMBERS_LIMIT` at most, and forget them."""
-        found: list[int] = []
-        while self._released and len(found) < NUMBERS_LIMIT:
-            found.append(self._released.popleft())
-        return found
+    def look(self) -> None:
+        """Read messages that have arrived, unless another thread does."""
+        self._until(lambda: False, time.monotonic() + _LOOK_S)
 
     def flush(self) -> None:
         """Send the released leases now, unless another thread is sending."""
@@ -245,6 +237,7 @@ class Client:
             while self._leading and self._follow(until):
                 pass
         self._channel.close()
+        self.rings.close()
 
     def dispose(self) -> bool:
         """Close the socket of a connection that has ended, unless a thread still uses it; return whether it is closed."""
@@ -253,6 +246,7 @@ class Client:
                 with self._lock:
                     if self._lost is not None and not self._leading:
                         self._channel.close()
+                        self.rings.close()
                         return True
             finally:
                 self._sending.release()
@@ -271,6 +265,7 @@ class Client:
         self.open_futures = OpenFutures(self._lock, self._answered, self._printed.stop)
         # Not shut down: that would end the parent's connection too. Open, it would keep the parent's pool alive.
         self._channel.close()
+        self.rings.close()
 
     def _check(self) -> None:
         if self._process != os.getpid() and not self.inherited:
@@ -403,6 +398,9 @@ class Client:
             self._welcome = message
             return
         if kind is Kind.PONG:
+            return
+        if kind in KINDS:
+            self.rings.accept(message, self._channel)
             return
         if kind is Kind.BEGUN:
             begun = self._requests.get(message[1])

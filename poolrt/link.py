@@ -78,6 +78,11 @@ class Link:
         """Return the lock of the thread that loads a model on this connection, for one number of each model."""
         return self._loading.setdefault(number, threading.RLock())
 
+    def release_spare(self) -> None:
+        """Release the memory that is kept for later outputs."""
+        if self._memory is not None:
+            self._memory.release_outputs()
+
     def has_exited(self) -> bool:
         """Return whether the server has certainly exited: it then writes no more to its arena."""
         if self._server < 0:

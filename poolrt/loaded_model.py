@@ -36,17 +36,37 @@ class LoadedModel:
         self._inputs = inputs
         self._input_views: dict[tuple[int, int], NDArray[Any]] = {}
         self._counting = threading.Lock()
+        self._on_rings = 0
+        self._closing = False
         self._unload = weakref.finalize(self, _unload, link.client, number)
         self._unload.atexit = False
 
     @property
     def closed(self) -> bool:
         """Whether it has been unloaded."""
-        return not self._unload.alive
+        return self._closing or not self._unload.alive
 
     def close(self) -> None:
         """Unload it. Runs in flight end as usual. May be repeated."""
-        self._unload()
+        self._closing = True
+        with self._counting:
+            busy = self._on_rings > 0
+        if not busy:
+            self._unload()
+
+    def begin_on_ring(self) -> bool:
+        """Note that a run on a ring begins, which the coordinator does not see; False if the model has been closed."""
+        with self._counting:
+            self._on_rings += not self._closing
+            return not self._closing
+
+    def end_on_ring(self) -> None:
+        """Note that a run on a ring has ended; the last one after `close` unloads the model."""
+        with self._counting:
+            self._on_rings -= 1
+            last = self._closing and not self._on_rings
+        if last:
+            self._unload()
 
     def input_at(self, number: int, offset: int) -> NDArray[Any]:
         """Return a view on a slot as input ``number``; views are kept, because slots are used again and again."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Never, NoReturn
@@ -17,6 +17,8 @@ from .client import Client, Request
 from .cut_outputs import Cut, cut_outputs, hidden_outputs
 from .link import Link
 from .loaded_model import LoadedModel
+from .ring_run import run_on_ring
+from .ring_runs import RingLost
 from .run_inputs import Outputs, check_inputs, refuse_unnamed, suggest_method
 from .session import Session
 
@@ -80,6 +82,7 @@ class Model:
         self.name = name
         self.inputs = tuple(_spec(port) for port in inputs)
         self._results = tuple(_spec(port) for port in outputs)
+        self._output_sizes = [spec.nbytes for spec in self._results]
         self._cuts = cuts
         hidden = hidden_outputs(cuts.values())
         self.outputs = tuple(spec for spec in self._results if spec.name not in hidden)
@@ -269,7 +272,19 @@ class _Run:
 
     def perform(self, link: Link) -> dict[str, NDArray[Any]]:
         """Run on a connection and return the outputs."""
-        request = self.begin(link)
+        loaded = self._owner()._loaded_on(link)
+        lost_ring = 0
+        ring = loaded.client.rings.reserve(loaded.number)
+        if ring is not None:
+            self._loaded = loaded
+            try:
+                outputs = run_on_ring(ring, loaded, self._arrays, self._owner()._output_sizes)
+            except RingLost as loss:
+                lost_ring = loss.ring
+            else:
+                if outputs is not None:
+                    return self._results(outputs, kept=True)
+        request = self.begin(link, lost_ring=lost_ring)
         try:
             answer = self.client.next_answer(request)
         except CoordinatorLoss:
@@ -279,8 +294,10 @@ class _Run:
             raise
         return self.results(answer)
 
-    def begin(self, link: Link, future: PoolFuture[dict[str, NDArray[Any]]] | None = None) -> Request:
-        """Copy inputs to shared memory where needed, and send the run."""
+    def begin(
+        self, link: Link, future: PoolFuture[dict[str, NDArray[Any]]] | None = None, lost_ring: int = 0
+    ) -> Request:
+        """Copy inputs to shared memory where needed, and send the run, which may have been begun on a lost ring."""
         loaded = self._owner()._loaded_on(link)
         self._loaded = loaded
         memory = loaded.memory
@@ -302,7 +319,10 @@ class _Run:
                 request.begin = future.note_begun
                 loaded.client.open_futures.add(future)
                 self._request = request
-            return loaded.client.begin(Kind.RUN, loaded.number, places, loaded.client.released(), request=request)
+            fields: list[Any] = [loaded.number, places, loaded.client.released()]
+            if lost_ring:
+                return loaded.client.begin(Kind.RERUN, *fields, lost_ring, request=request)
+            return loaded.client.begin(Kind.RUN, *fields, request=request)
         except BaseException:
             if not self._ended:
                 loaded.count(-1)
@@ -323,13 +343,17 @@ class _Run:
 
     def results(self, answer: Message) -> dict[str, NDArray[Any]]:
         """Return the outputs of a successful run."""
+        self._unclaimed.pop()
+        return self._results(answer[2])
+
+    def _results(self, offsets: Sequence[int], *, kept: bool = False) -> dict[str, NDArray[Any]]:
+        """Return the arrays in the slots of outputs, which are ``kept`` for later runs on rings or released."""
         model = self._owner()
         memory = self._loaded.memory
-        self._unclaimed.pop()
         self._model = None
         arrays = (
-            memory.array(offset, spec.shape, spec.array_dtype)
-            for spec, offset in zip(model._results, answer[2], strict=True)
+            memory.array(offset, spec.shape, spec.array_dtype, is_output=kept)
+            for spec, offset in zip(model._results, offsets, strict=True)
         )
         outputs = Outputs(zip((spec.name for spec in model._results), arrays, strict=True))
         if model._cuts:

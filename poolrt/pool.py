@@ -208,6 +208,7 @@ class Pool(Executor):
         deadline = None if timeout is None else time.monotonic() + timeout
 
         def ask(link: Link) -> dict[str, Any]:
+            link.release_spare()
             link.client.flush()  # memory of dropped arrays counts as free
             facts: dict[str, Any] = link.client.ask(Kind.STATISTICS, deadline=deadline)[2]
             return facts

@@ -12,13 +12,13 @@ import weakref
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from poolrt.arena import slot_size
 from poolrt.errors import ArenaFull
-from poolrt.workers.ipc.protocol import Kind
+from poolrt.workers.ipc.protocol import NUMBERS_LIMIT, Kind
 from poolrt.workers.memory.arena_view import ArenaView
 
 from .client import Client
 from .dropped_interrupts import resend_dropped_interrupts
+from .kept_slots import KeptSlots
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 #: Most bytes of slots kept for later inputs, and the fraction of the arena that they may be.
 _KEPT: Final = 256 * 1024 * 1024
 _KEPT_PART: Final = 8
+#: Slots of each size that are kept for outputs, and the largest size, in bytes, of which so many are taken at once.
+_AHEAD: Final = 8
+_AHEAD_BYTES: Final = 64 * 1024
 #: Released slots, or bytes of them, that are sent in a message of their own; fewer wait for the next message.
 _BATCH: Final = 16
 _BATCH_BYTES: Final = 1024 * 1024
@@ -45,29 +48,22 @@ class SharedMemory:
         resend_dropped_interrupts()  # slots are released in finalizers
         self._client = client
         self._lock = threading.Lock()
-        self._kept: dict[int, list[int]] = {}
-        self._kept_bytes = 0
+        limit = min(_KEPT, self._view.nbytes // _KEPT_PART)
+        self._kept = KeptSlots(limit)
         #: Slots to keep, with the bytes of their arrays, that finalizers have appended: these take no lock.
-        self._returned: list[tuple[int, int]] = []
-        self._kept_limit = min(_KEPT, self._view.nbytes // _KEPT_PART)
+        self._returned: list[tuple[int, int, KeptSlots]] = []
+        #: For outputs of runs on rings, whose slots this client takes.
+        self._kept_outputs = KeptSlots(limit, _AHEAD)
         #: Offset -> usable bytes, of slots that hold an array of this client.
         self._in_use: dict[int, int] = {}
         self._released_bytes = 0
 
     def take(self, sizes: Sequence[int]) -> list[int]:
         """Return the offsets of slots for tensors of ``sizes`` bytes. Raises ArenaFull."""
-        found: list[int] = []
-        missing: list[int] = []
         with self._lock:
             self._keep_returned()
-            for nbytes in sizes:
-                kept = self._kept.get(slot_size(nbytes))
-                if kept:
-                    found.append(kept.pop())
-                    self._kept_bytes -= slot_size(nbytes)
-                else:
-                    found.append(-1)
-                    missing.append(nbytes)
+            found = [self._kept.take(nbytes) for nbytes in sizes]
+        missing = [nbytes for offset, nbytes in zip(found, sizes, strict=True) if offset < 0]
         if missing:
             try:
                 offsets = iter(self._allocate(missing))
@@ -81,18 +77,57 @@ class SharedMemory:
 
     def give(self, offset: int, nbytes: int) -> None:
         """Keep an unused slot for ``nbytes`` for later, or release it."""
-        size = slot_size(nbytes)
         with self._lock:
             self._keep_returned()
-            if self._kept_bytes + size <= self._kept_limit:
-                self._keep(offset, size)
+            if self._kept.keep(offset, nbytes):
                 return
         self._release(offset, nbytes)
 
-    def array(self, offset: int, shape: Sequence[int], dtype: str, *, keep: bool = False) -> NDArray[Any]:
+    def take_outputs(self, sizes: Sequence[int]) -> list[int]:
+        """Return the offsets of slots for outputs of ``sizes`` bytes, and take some of small sizes ahead. Raises ArenaFull."""
+        with self._lock:
+            self._keep_returned()
+            found = [self._kept_outputs.take(nbytes) for nbytes in sizes]
+        missing = [nbytes for offset, nbytes in zip(found, sizes, strict=True) if offset < 0]
+        if not missing:
+            return found
+        try:
+            ahead = [nbytes for nbytes in missing if nbytes <= _AHEAD_BYTES]
+            spare = ahead * (min(_AHEAD, NUMBERS_LIMIT // len(missing)) - 1)
+            offsets = self._allocate(missing + spare)
+        except BaseException:
+            for offset, nbytes in zip(found, sizes, strict=True):
+                if offset >= 0:
+                    self.give_output(offset, nbytes)
+            raise
+        for offset, nbytes in zip(offsets[len(missing) :], spare, strict=True):
+            self.give_output(offset, nbytes)
+        fresh = iter(offsets)
+        return [offset if offset >= 0 else next(fresh) for offset in found]
+
+    def give_output(self, offset: int, nbytes: int) -> None:
+        """Keep an unused slot of an output of ``nbytes`` for later ones, or release it."""
+        with self._lock:
+            self._keep_returned()
+            if self._kept_outputs.keep(offset, nbytes):
+                return
+        self._release(offset, nbytes)
+
+    def release_outputs(self) -> None:
+        """Release the slots that are kept for outputs."""
+        with self._lock:
+            self._keep_returned()
+            kept = self._kept_outputs.clear()
+        for offset in kept:
+            self._client.release(offset)
+
+    def array(
+        self, offset: int, shape: Sequence[int], dtype: str, *, keep: bool = False, is_output: bool = False
+    ) -> NDArray[Any]:
         """Return a writable array, row-major, that owns this client's lease on a slot.
 
-        The slot is released, or with ``keep`` kept for later inputs, when the array and all views of it are gone.
+        The slot is released when the array and all views of it are gone, or kept for later: with ``keep`` for inputs, with
+        ``is_output`` for outputs of runs on rings.
         """
         import numpy
 
@@ -104,7 +139,8 @@ class SharedMemory:
         # All views refer to the buffer object, so it ends with the last of them.
         buffer = self._view.buffer(offset, max(nbytes, 1))
         self._in_use[offset] = nbytes
-        weakref.finalize(buffer, self._on_array_freed, offset, nbytes, keep).atexit = False
+        kept = self._kept if keep else self._kept_outputs if is_output else None
+        weakref.finalize(buffer, self._on_array_freed, offset, nbytes, kept).atexit = False
         return numpy.frombuffer(buffer, kind, count).reshape(shape)
 
     def bytes_at(self, offset: int, nbytes: int) -> NDArray[Any]:
@@ -138,34 +174,29 @@ class SharedMemory:
         """Release the slots kept for later; return whether there were any."""
         with self._lock:
             self._keep_returned()
-            kept = [offset for offsets in self._kept.values() for offset in offsets]
-            self._kept.clear()
-            self._kept_bytes = 0
+            kept = [*self._kept.clear(), *self._kept_outputs.clear()]
         for offset in kept:
             self._client.release(offset)
         self._client.flush()
         return bool(kept)
 
-    def _keep(self, offset: int, size: int) -> None:
-        self._kept.setdefault(size, []).append(offset)
-        self._kept_bytes += size
-
     def _keep_returned(self) -> None:
         """Keep the slots that finalizers have left; the caller holds the lock."""
         while self._returned:
-            offset, nbytes = self._returned.pop()
-            self._keep(offset, slot_size(nbytes))
+            offset, nbytes, kept = self._returned.pop()
+            if not kept.keep(offset, nbytes):
+                self._client.release(offset)
 
-    def _on_array_freed(self, offset: int, nbytes: int, keep: bool) -> None:
+    def _on_array_freed(self, offset: int, nbytes: int, kept: KeptSlots | None) -> None:
         """Handle the end of an array. Runs in the garbage collector, so it must not wait for a lock.
 
         It takes none either: an interrupt between taking a lock and the block that frees it would leave it taken.
         """
         del self._in_use[offset]
-        if keep and len(self._returned) < _RETURNED:
-            waiting = sum(slot_size(each) for _, each in [*self._returned])
-            if self._kept_bytes + waiting + slot_size(nbytes) <= self._kept_limit:
-                self._returned.append((offset, nbytes))
+        if kept is not None:
+            waiting = [size for _, size, where in [*self._returned] if where is kept]
+            if len(waiting) < _RETURNED and kept.has_room(nbytes, waiting):
+                self._returned.append((offset, nbytes, kept))
                 return
         self._release(offset, nbytes)
 

@@ -9,6 +9,8 @@ from typing import Any, NamedTuple, TypeAlias
 from poolrt.workers.ipc.bounded_decoding import Payload
 from poolrt.workers.plans.execution_plan import PlanConstant
 
+from .ring import Ring
+
 
 class Role(Enum):
     """The role of a process that the state machine spawns."""
@@ -131,6 +133,12 @@ class TrimMemory(NamedTuple):
     """Return memory that was freed to the system; there is no outcome."""
 
 
+class AttachRing(NamedTuple):
+    """Make the memory and bells of a ring, and send them to its client and worker."""
+
+    ring: Ring
+
+
 Instruction: TypeAlias = (
     Send
     | HangUp
@@ -144,6 +152,7 @@ Instruction: TypeAlias = (
     | NoteCreated
     | Forget
     | CollectStatistics
+    | AttachRing
 )
 
 

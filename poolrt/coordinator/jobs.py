@@ -35,6 +35,8 @@ class Model:
     #: Jobs that need the model; it is dropped once no client wants it and this is 0.
     users: int = 0
     wanted: bool = True
+    #: Runs by messages.
+    runs: int = 0
 
 
 @dataclass(slots=True, eq=False)

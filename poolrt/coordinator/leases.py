@@ -85,6 +85,12 @@ class Leases:
         for offset, count in self._held.pop(holder, {}).items():
             self._drop(offset, count)
 
+    def rename(self, holder: Hashable, name: Hashable) -> None:
+        """Give all leases of a holder to another one that has none."""
+        held = self._held.pop(holder, None)
+        if held is not None:
+            self._held[name] = held
+
     def compact(self) -> None:
         """Return the memory of tables that have been much larger: a table does not shrink by itself."""
         self._references = dict(self._references)

@@ -26,11 +26,24 @@ from poolrt.workers.processes.allocator import use_one_heap
 
 from .background import BackgroundThread
 from .configuration import Configuration
-from .instructions import CloseFiles, HangUp, Instruction, Kill, Lower, Send, Slow, Spawn, TrimMemory
+from .instructions import (
+    AttachRing,
+    CloseFiles,
+    HangUp,
+    Instruction,
+    Kill,
+    Lower,
+    Send,
+    Slow,
+    Spawn,
+    TrimMemory,
+)
 from .log_lines import LogLines
 from .pacing import Pacing
 from .peers import STRANGER_LIMIT, UNFINISHED_BYTES, UNFINISHED_S, Peer, find_greedy, open_pidfd
 from .processes import Processes
+from .ring import Ring
+from .ring_memory import RingMemory
 from .start import open_arena
 from .state import State
 from .watchdog import Limits
@@ -49,6 +62,8 @@ HELLO_S: Final = 5.0
 TRIMS: Final = 3
 #: Seconds without a long message before that: it takes some milliseconds, which runs wait.
 TRIM_AFTER_S: Final = 1.0
+#: Seconds between looks at rings: clients that use them are active, and send no messages.
+LOOK_S: Final = 0.05
 #: Bytes of free slots that stay resident; more is returned to the system while nothing runs.
 RESIDENT: Final = 256 * 1024 * 1024
 
@@ -71,6 +86,8 @@ class Loop:
         self._closings: deque[tuple[int, str]] = deque()
         self._unwatched: set[int] = set()
         self._pacing = Pacing(self._peers, self._update_events)
+        self._looked = 0.0
+        self._ring_memory = RingMemory(self._peers, self._send)
         self._stopping = False
         self._trims_due, self._trims_from = 0, 0.0
         self._arena_fd, self._arena = open_arena(configuration.arena_bytes)
@@ -128,6 +145,7 @@ class Loop:
         peer.pidfd = open_pidfd(peer.pid)
         if peer.pidfd >= 0:
             self._watch(peer.pidfd, lambda: self._closings.append((peer.number, "")))
+        self._note_active_clients(time.monotonic())
         self._pacing.on_connected(peer)
 
     def run(self) -> None:
@@ -182,6 +200,8 @@ class Loop:
                 elif isinstance(step, CloseFiles):
                     for descriptor in step.descriptors:
                         os.close(descriptor)
+                elif isinstance(step, AttachRing):
+                    self._attach_ring(step.ring)
                 elif isinstance(step, Lower):
                     client = self._peers.get(step.client)
                     self._background.submit(step, client.owner if client else (0, 0))
@@ -209,6 +229,20 @@ class Loop:
             self._pacing.on_part_sent(peer)
         self._update_events(peer)
 
+    def _attach_ring(self, ring: Ring) -> None:
+        try:
+            self._ring_memory.attach(ring)
+        except OSError as error:
+            self._lines.print("no shared memory for runs", str(error), time.monotonic())
+            self._instructions.extend(self.state.on_ring_failed(ring.worker, ring.number))
+
+    def _note_active_clients(self, now: float) -> None:
+        """Note which clients use their rings."""
+        self._looked = now
+        for number in self.state.worker_set.rings.find_active():
+            if number in self._peers:
+                self._pacing.note_active(self._peers[number], now)
+
     def _update_events(self, peer: Peer) -> None:
         events = peer.wanted_events()
         if events != peer.events:
@@ -218,6 +252,8 @@ class Loop:
     def _on_readable(self, peer: Peer) -> bool:
         """Handle one message of a peer; return whether there may be more."""
         channel = peer.channel
+        if peer.client and (now := time.monotonic()) - self._looked > LOOK_S:
+            self._note_active_clients(now)
         try:
             if channel.queued and not peer.unsent:
                 if not channel.flush():
@@ -328,7 +364,9 @@ class Loop:
         self._perform(self.state.on_tick(now))
         self._processes.tick(now)
         self._lines.tick(now)
+        self._note_active_clients(now)
         self._pacing.tick(now)
+        self._ring_memory.close_sent()
         for peer in self._peers.values():
             if not peer.known and now - peer.joined > HELLO_S:
                 self._closings.append((peer.number, f"the client sent no HELLO within {HELLO_S:g} s"))
@@ -374,6 +412,7 @@ class Loop:
             self._listener.close()
         for number in list(self._peers):
             self._forget(number)
+        self._ring_memory.close()
         self._processes.close()
         self._background.close()
         self._epoll.close()

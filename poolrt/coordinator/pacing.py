@@ -71,13 +71,17 @@ class Pacing:
     def on_message(self, peer: Peer, kind: Kind, cost: float) -> None:
         """Note a message that took ``cost`` seconds of processor time."""
         now = time.monotonic()
-        if peer.owner != self._latest[0]:
-            self._before = self._latest
-        self._latest = peer.owner, now
+        self.note_active(peer, now)
         if kind in OCCASIONAL:
             self._count_occasional(peer, now)
         if cost > COSTLY_S:
             self._pause(peer, now, min(COSTLY_PAUSE_S, COSTLY_FACTOR * cost))
+
+    def note_active(self, peer: Peer, now: float) -> None:
+        """Note that a client is active, which it is for a while."""
+        if peer.owner != self._latest[0]:
+            self._before = self._latest
+        self._latest = peer.owner, now
 
     def on_message_in_vain(self, number: int) -> None:
         """Note a message of a client that did nothing; it counts as one of `OCCASIONAL`, whatever its kind is."""

@@ -22,8 +22,9 @@ from .instructions import CloseFiles, CollectStatistics, HangUp, Instruction, Ki
 from .jobs import Job, Model
 from .leases import Leases, NotHeld
 from .loads import Loads
+from .rings import RING_KINDS
 from .watchdog import Limits, Watchdog
-from .worker_set import WorkerSet, arena_full
+from .worker_set import WorkerSet, arena_full, describe_ending
 
 #: Runs, functions and requests for statistics that one client may have unanswered; poolrt's own stays far below.
 CLIENT_LIMIT: Final = 4096
@@ -74,6 +75,7 @@ class State:
             workers, retries, limits, self.leases, numbers, self._out, self._job_failed, process
         )
         self.worker_set.max_tasks_per_child = max_tasks_per_child
+        self.worker_set.rings.left = self._on_rings_left
         self.creations = Creations(creators, limits, numbers, self._out)
         # A second load of a graph asks the store for nothing.
         memory = Lru[str, bytes](capacity, ENTRY_BYTES, weigh=len)
@@ -101,9 +103,13 @@ class State:
                 self._release(job)
             self.loads.withdraw(number)
             self.worker_set.functions.withdraw(number)
+            may_be_written = self.worker_set.rings.withdraw(number)
             for model in client.models.values():
                 self._drop(model)
-            self.leases.end(("client", number))
+            if may_be_written:
+                self.leases.rename(("client", number), ("left", number))
+            else:
+                self.leases.end(("client", number))
             self.worker_set.dispatch()
         return self._take_instructions()
 
@@ -148,6 +154,11 @@ class State:
                 worker.doomed = True
             elif (creator := self.creations.creators.get(number)) is not None:
                 creator.doomed = True
+
+    def on_ring_failed(self, worker: int, ring: int) -> list[Instruction]:
+        """Handle a ring that could not be made: runs go by messages."""
+        self.worker_set.rings.end(worker, ring)
+        return self._take_instructions()
 
     def on_lowered(self, load: int, graph: LoweredGraph) -> list[Instruction]:
         """Continue a load whose graph has been lowered."""
@@ -204,13 +215,13 @@ class State:
 
     def statistics(self) -> dict[str, Any]:
         """Return the statistics that need no I/O."""
-        workers = self.worker_set.workers.values()
+        workers, rings = self.worker_set.workers.values(), self.worker_set.rings
         return {
             "workers": [
                 {
                     "pid": w.process,
-                    "state": "starting" if not w.ready else "busy" if w.jobs else "idle",
-                    "runs": w.runs,
+                    "state": "starting" if not w.ready else "busy" if w.jobs or rings.find_busy(w.number) else "idle",
+                    "runs": w.runs + rings.completed(w.number),
                     "numba_imported": w.numba_imported,
                 }
                 for w in workers
@@ -227,7 +238,7 @@ class State:
         }
 
     def _handle(self, client: Client, kind: Kind, message: Message) -> None:
-        if kind is Kind.RUN:
+        if kind is Kind.RUN or kind is Kind.RERUN:
             self._run(client, *message[1:])
         elif kind is Kind.RELEASE:
             self._release_slots(client, message[1])
@@ -263,7 +274,9 @@ class State:
             raise PoolRefused(f"clients must not send {kind.name}")
         self.worker_set.dispatch()
 
-    def _run(self, client: Client, request: int, number: int, inputs: list[int], released: list[int]) -> None:
+    def _run(
+        self, client: Client, request: int, number: int, inputs: list[int], released: list[int], lost_ring: int = 0
+    ) -> None:
         self._release_slots(client, released)
         model = client.models.get(number)
         if model is None:
@@ -276,6 +289,14 @@ class State:
                 raise NotHeld(offset)
         self._count(client)
         job = Job(Kind.EXECUTE, next(self._numbers), model.name, client.number, request, model=model, inputs=inputs)
+        if lost_ring:
+            lost = self.worker_set.rings.take_lost(client.number, lost_ring)
+            if lost is None:
+                raise PoolRefused(f"ring {lost_ring} was not lost, or is named for the second time")
+            job.lost, job.overdue, job.ending = 1, lost.overdue, describe_ending(lost.ending, overdue=lost.overdue)
+            if self.worker_set.has_failed(job):
+                self._answer(job, [Kind.FAILED, request, self.worker_set.worker_lost(job).to_wire()])
+                return
         for offset in inputs:
             self.leases.share(offset, job.holder)
         self.worker_set.submit(job)
@@ -354,6 +375,8 @@ class State:
     def _on_worker_message(self, number: int, kind: Kind, message: Message) -> None:
         if kind is Kind.READY:
             self.worker_set.mark_ready(number, message[1])
+        elif kind in RING_KINDS:
+            self.worker_set.rings.handle(number, kind, message)
         elif kind is Kind.PRINTED:
             self._forward_text(number, *message[1:])
             return
@@ -395,6 +418,9 @@ class State:
         self.loads.schedule()
         self.worker_set.dispatch()
 
+    def _on_rings_left(self, client: int) -> None:
+        self.leases.end(("left", client))
+
     def _job_ended(self, job: Job, kind: Kind, message: Message) -> None:
         if kind in (Kind.BROKEN, Kind.KERNEL_RAISED):
             cause, text, *more = message[2:]
@@ -407,6 +433,8 @@ class State:
             if job.client in self.clients:
                 self.leases.transfer(job.outputs, job.holder, ("client", job.client))
             self._answer(job, [Kind.DONE, job.request, job.outputs])
+            if job.model is not None and job.model.wanted:
+                self.worker_set.rings.count_run(job.model)
         elif job.kind is Kind.REORDER:
             self.loads.reordered(job)
         elif job.kind is Kind.KEEP:

@@ -22,6 +22,7 @@ from .instructions import HangUp, Instruction, Kill, Role, Send, Spawn
 from .jobs import Job, Model
 from .leases import Leases
 from .placement import choose_for_function, choose_for_run, reserve_for_function
+from .rings import Rings
 from .watchdog import Limits, UnderWay
 
 #: Starts that may fail in a row; then the pool backs off instead of starting processes for ever.
@@ -104,6 +105,7 @@ class WorkerSet:
         #: `Leases.freed` when a run last found no memory.
         self._freed_before = 0
         self.functions = Functions(numbers, self.workers, out)
+        self.rings = Rings(self.workers, numbers, out, self._prepare_model)
 
     @property
     def waiting(self) -> int:
@@ -129,6 +131,7 @@ class WorkerSet:
         worker.ready, worker.process = True, process
         self._failed_starts.clear()
         self._backing_off = False
+        self.rings.add_worker(worker)
         self.spawn_missing()
 
     def finish(self, number: int, token: int) -> Job | None:
@@ -160,10 +163,11 @@ class WorkerSet:
         elif self._failed_starts.count(worker.failed_starts, worker.doomed and not worker.overdue):
             self._backing_off = self._failed_starts.excess >= 0
         jobs = list(worker.jobs.values())
-        if jobs:
+        if jobs and self.rings.find_busy(number) is None:
             jobs[0].lost += 1
             jobs[0].overdue += worker.overdue
-            jobs[0].ending = f"; the last one was ended by {ending}" if ending and not worker.overdue else ""
+            jobs[0].ending = describe_ending(ending, overdue=worker.overdue)
+        self.rings.reap(number, ending, overdue=worker.overdue)
         for job in reversed(jobs):
             self._retry(job)
         self.spawn_missing()
@@ -176,6 +180,10 @@ class WorkerSet:
                 continue
             if worker.retired:
                 yield UnderWay(worker.number, "exit", self.limits.start_s)
+                continue
+            ring = self.rings.find_busy(worker.number)
+            if ring is not None:
+                yield UnderWay(worker.number, self.rings.describe(ring), self.limits.run_s)
                 continue
             job = next(iter(worker.jobs.values()), None)
             if job is not None and job.kind is not Kind.APPLY:
@@ -191,10 +199,14 @@ class WorkerSet:
         worker.overdue = True
         job = next(iter(worker.jobs.values()), None)
         doing = job.label if job is not None else "its exit" if worker.retired else "its start"
+        ring = self.rings.find_busy(worker.number)
+        if ring is not None:
+            doing = self.rings.describe(ring)[1]
         self._out.append(Kill(worker.number, f"{doing} took longer than {item.limit_s:g} s"))
 
     def tick(self, now: float) -> None:
         """Spawn workers again after backing off for a while; ``now`` is in seconds of a steady clock."""
+        self.rings.tick()
         for worker in self.workers.values():
             # Runs are too short for a message at their begin.
             if worker.jobs:
@@ -242,6 +254,7 @@ class WorkerSet:
 
     def drop_model(self, model: Model) -> None:
         """Send DROP to the workers that have a model."""
+        self.rings.drop_model(model)
         for worker in self.workers.values():
             if model.number in worker.models:
                 worker.models.discard(model.number)
@@ -301,18 +314,13 @@ class WorkerSet:
         worker.jobs[job.token] = job
         worker.applying = worker.applied = job.kind is Kind.APPLY
         model = job.model
-        if model is not None and model.number not in worker.models:
-            worker.models.add(model.number)
-            self._out.append(
-                Send(worker.number, [Kind.MODEL, model.number, model.plan, model.entries, model.constants])
-            )
+        if model is not None:
+            self._send_model(worker, model)
         number = model.number if model else 0
         message: list[object]
         if job.kind is Kind.EXECUTE:
-            if model is not None and model.files and number not in worker.mapped:
-                worker.mapped.add(number)
-                files = [[index, descriptor, model.names[index]] for index, descriptor in model.files.items()]
-                self._out.append(Send(worker.number, [Kind.FILES, number, self._process, files]))
+            if model is not None:
+                self._send_files(worker, model)
             message = [Kind.EXECUTE, job.token, number, job.inputs, job.outputs]
         elif job.kind is Kind.KEEP and model is not None:
             message = [Kind.KEEP, job.token, number, job.constant, job.inputs[0], model.names[job.constant]]
@@ -327,6 +335,27 @@ class WorkerSet:
         if job.kind is Kind.APPLY:
             self._note_begin(job)
 
+    def _send_model(self, worker: Worker, model: Model) -> None:
+        """Send a worker a model that it does not have."""
+        if model.number not in worker.models:
+            worker.models.add(model.number)
+            self._out.append(
+                Send(worker.number, [Kind.MODEL, model.number, model.plan, model.entries, model.constants])
+            )
+
+    def _send_files(self, worker: Worker, model: Model) -> None:
+        """Send a worker the files of a model's constants, which runs need."""
+        number = model.number
+        if model.files and number not in worker.mapped:
+            worker.mapped.add(number)
+            files = [[index, descriptor, model.names[index]] for index, descriptor in model.files.items()]
+            self._out.append(Send(worker.number, [Kind.FILES, number, self._process, files]))
+
+    def _prepare_model(self, worker: Worker, model: Model) -> None:
+        """Send a worker all that runs of a model need."""
+        self._send_model(worker, model)
+        self._send_files(worker, model)
+
     def _note_begin(self, job: Job) -> None:
         """Let the client know that a worker executes its run or function."""
         if job.client and not job.begun:
@@ -338,10 +367,10 @@ class WorkerSet:
             for offset in job.outputs:
                 self._leases.release(offset, job.holder)
             job.outputs = []
-        if (job.kind is Kind.APPLY and job.lost) or job.lost > self.retries:
+        if (job.kind is Kind.APPLY and job.lost) or self.has_failed(job):
             if job.model is not None:
                 job.model.users -= 1
-            self._fail(job, self._worker_lost(job))
+            self._fail(job, self.worker_lost(job))
         else:
             (self.functions_waiting if job.kind is Kind.APPLY else self.runs_waiting).appendleft(job)
 
@@ -360,7 +389,12 @@ class WorkerSet:
         )
         return WorkerLoss(text, job.label, 0, self._failed_starts.in_a_row)
 
-    def _worker_lost(self, job: Job) -> WorkerLoss:
+    def has_failed(self, job: Job) -> bool:
+        """Return whether a job has lost too many workers to be repeated."""
+        return job.lost > self.retries
+
+    def worker_lost(self, job: Job) -> WorkerLoss:
+        """Return the error of a job that has."""
         steps = job.model.steps if job.model else 0
         if job.kind is Kind.APPLY:
             text = f"{job.label}: the worker process that executed it was lost; functions are not repeated"
@@ -376,6 +410,11 @@ class WorkerSet:
             limit = self.limits.start_s if job.kind is Kind.PROBE else self.limits.run_s
             text += f"; {job.overdue} of them were killed because it took longer than {limit:g} s (the setting {name})"
         return WorkerLoss(text, job.label, steps, job.lost)
+
+
+def describe_ending(ending: str, *, overdue: bool) -> str:
+    """Return the clause of an error that names the signal by which a worker has ended, if it was not killed here."""
+    return f"; the last one was ended by {ending}" if ending and not overdue else ""
 
 
 def arena_full(label: str, error: ArenaExhausted) -> ArenaFull:

@@ -329,10 +329,14 @@ class Channel:
     def _take_with_fds(self, flags: int) -> int:
         fds = array("i")
         space = socket.CMSG_SPACE(MAX_FDS * fds.itemsize)
-        size, ancillary, _, _ = self._socket.recvmsg_into([self._buffer], space, flags | socket.MSG_CMSG_CLOEXEC)
+        size, ancillary, outcome, _ = self._socket.recvmsg_into([self._buffer], space, flags | socket.MSG_CMSG_CLOEXEC)
         for level, kind, data in ancillary:
             if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
                 fds.frombytes(data[: len(data) - len(data) % fds.itemsize])
+        if outcome & socket.MSG_CTRUNC:
+            # This process can have no more descriptors. All of a message's come, or none: each is found by its order.
+            while fds:
+                os.close(fds.pop())
         self._fds.extend(fds)
         return size
 

@@ -95,6 +95,7 @@ class Kind(IntEnum):
         "count payload",
         CALL_BYTES,
     )  # function to call in a worker before others of this client, arguments
+    RERUN = 19, "count count counts counts count"  # as RUN, and the lost ring whose worker had begun it
 
     # coordinator -> client
     WELCOME = 20, "integer count table"  # version, arena bytes, facts; comes with the arena's file descriptor
@@ -115,6 +116,10 @@ class Kind(IntEnum):
     )  # request, 1 for standard output or 2 for error, characters left out before it, text
     WITHDRAWN = 33, "count flag"  # request, whether the run or call will never begin
     BEGUN = 34, "count"  # request of a run or call that a worker has executed for a while
+    RING = 35, "count"  # ring to a worker; comes with the descriptors of its memory and its bell
+    RING_MODEL = 36, "count count"  # ring, model that may be run on it
+    RING_LOST = 37, "count"  # ring whose worker has exited
+    RING_FAILED = 38, "count count table"  # ring, sequence of the entry, error
 
     # coordinator -> worker
     MODEL = 40, "count bytes blobs counts"  # model, plan (msgpack), entries, offsets of the constants or `IN_FILE`
@@ -132,6 +137,9 @@ class Kind(IntEnum):
     LEAVE = 49, "count"  # client that has disconnected
     KEEP = 50, "count count count count text"  # token, model, number of the constant, source offset, name of its file
     FILES = 51, "count count list"  # model, process that has its constants open, [number, descriptor, name]...
+    ATTACH = 52, "count"  # ring; comes with the descriptors of its memory and its bell
+    ALLOW = 53, "count count counts counts"  # ring, model to accept on it, sizes of inputs and outputs in bytes
+    DETACH = 54, "count"  # ring; answered by DETACHED
 
     # worker -> coordinator
     READY = 60, "count count"  # process id, threads of the process
@@ -142,6 +150,10 @@ class Kind(IntEnum):
     KERNEL_RAISED = 67, "count text text text text"  # as BROKEN, and what the kernel of a user raised (`Raised.text`)
     PRINTED = 65, "count count count text"  # token, the rest as in TEXT
     UNFIT = 66, "count text text text"  # token, error of a call whose function was not called, message, log
+    DETACHED = 68, "count"  # ring that is not served any more
+    ALLOWED = 71, "count count"  # ring, model that is accepted on it from now on
+    RING_BROKEN = 69, "count text"  # ring on which its client broke the rules, which
+    RING_RAISED = 70, "count count text text text text"  # ring, sequence of the entry, the rest as in KERNEL_RAISED
 
     # coordinator -> creator, and back
     CREATE = 80, "count list"  # token, primitive descriptor

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,7 @@ from poolrt.cachestore.portable_error import describe_exception
 
 from ..desc.codec import encode, unpack
 from ..engines.engine import Engine
-from ..ipc.channel import Channel, ChannelClosed, Message
+from ..ipc.channel import Channel, ChannelClosed, MalformedMessage, Message
 from ..ipc.protocol import IN_FILE, Kind, check_message
 from ..memory.arena_view import ArenaView
 from ..memory.buffer import Buffer
@@ -33,6 +33,7 @@ from .allocator import keep_freed_memory
 from .constant_store import ConstantStore
 from .functions import Functions
 from .prints import Prints
+from .worker_rings import WorkerRings
 
 if TYPE_CHECKING:
     from poolrt.cachestore.mapping import MappedBytes
@@ -48,7 +49,7 @@ def main(sock: socket.socket, descriptors: list[int], options: dict[str, Any]) -
     set_verbose(options["verbose"])
     keep_freed_memory()
     constants = ConstantStore(options["constant_files"])
-    worker = _Worker(Channel(sock), arena, int(options["threads"]), constants)
+    worker = _Worker(Channel(sock, accepts_fds=True), arena, int(options["threads"]), constants)
     try:
         worker.work()
     except ChannelClosed:
@@ -91,6 +92,7 @@ class _Worker:
         self._models: dict[int, _Model] = {}
         self._prints = Prints(channel)
         self._functions = Functions()
+        self._rings = WorkerRings(channel, arena.nbytes, self._run, self._report_failure, self._report_broken)
         self._actions: dict[Kind, Callable[[Message], Message | None]] = {
             Kind.EXECUTE: self._execute,
             Kind.REORDER: self._reorder,
@@ -104,18 +106,23 @@ class _Worker:
             Kind.PROBE: self._probe,
             Kind.MODEL: self._take_model,
             Kind.DROP: self._drop_model,
+            Kind.ATTACH: self._attach,
+            Kind.ALLOW: self._allow,
+            Kind.DETACH: self._detach,
         }
 
     def work(self) -> None:
         channel = self._channel
         channel.send([Kind.READY, os.getpid(), len(os.listdir("/proc/self/task"))])
+        rings = self._rings
         while True:
-            message = channel.receive(block=True)
-            if message is None:
-                continue
-            answer = self._answer(check_message(message), message)
-            if answer is not None:
-                self._prints.send(answer)
+            if not rings or rings.wait():
+                message = channel.receive(block=not rings)
+                if message is not None:
+                    answer = self._answer(check_message(message), message)
+                    if answer is not None:
+                        self._prints.send(answer)
+            rings.serve()
 
     def _answer(self, kind: Kind, message: Message) -> Message | None:
         action = self._actions.get(kind)
@@ -131,11 +138,38 @@ class _Worker:
 
     def _execute(self, message: Message) -> Message:
         _, token, number, inputs, outputs = message
+        self._run(number, inputs, outputs)
+        return [Kind.FINISHED, token, "numba" in sys.modules]
+
+    def _run(self, number: int, inputs: Sequence[int], outputs: Sequence[int]) -> None:
         model = self._models[number]
         executor = model.executor or self._realize(model)
         base = self._arena.address
         executor.run([base + offset for offset in inputs], [base + offset for offset in outputs])
-        return [Kind.FINISHED, token, "numba" in sys.modules]
+
+    def _attach(self, message: Message) -> Message | None:
+        """Serve a ring, unless this process can have no more descriptors: then its client sends runs as messages."""
+        number = message[1]
+        try:
+            self._rings.attach(number, self._channel.take_fd(), self._channel.take_fd())
+        except (MalformedMessage, OSError):
+            return [Kind.DETACHED, number]
+        return None
+
+    def _allow(self, message: Message) -> Message:
+        self._rings.allow(*message[1:])
+        return [Kind.ALLOWED, *message[1:3]]
+
+    def _detach(self, message: Message) -> Message:
+        self._rings.detach(message[1])
+        return [Kind.DETACHED, message[1]]
+
+    def _report_failure(self, ring: int, sequence: int, error: Exception) -> None:
+        raised = error.raised.text() if isinstance(error, KernelFailed) and error.raised is not None else ""
+        self._prints.send([Kind.RING_RAISED, ring, sequence, *describe_exception(error), raised])
+
+    def _report_broken(self, ring: int, reason: str) -> None:
+        self._prints.send([Kind.RING_BROKEN, ring, reason])
 
     def _reorder(self, message: Message) -> Message:
         """Write a constant into its slot; one whose layout does not change was to be kept in a file."""
@@ -173,6 +207,7 @@ class _Worker:
         self._models[message[1]].files = message[2], message[3]
 
     def _drop_model(self, message: Message) -> None:
+        self._rings.forbid(message[1])
         model = self._models.pop(message[1], None)
         if model is not None:
             model.close()
@@ -231,6 +266,7 @@ class _Worker:
         return self._pool
 
     def _apply(self, message: Message) -> Message:
+        self._rings.pause()
         self._prints.begin(message[1])
         try:
             return self._functions.apply(message)

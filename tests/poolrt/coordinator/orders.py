@@ -10,6 +10,7 @@ from typing import Any
 from hypothesis.stateful import RuleBasedStateMachine
 
 from poolrt.coordinator.instructions import (
+    AttachRing,
     CloseFiles,
     CollectStatistics,
     FindConstants,
@@ -57,6 +58,9 @@ class Client:
     wanted_sizes: dict[int, list[int]] = field(default_factory=dict)
     output_sizes: dict[int, list[int]] = field(default_factory=dict)
     functions: list[int] = field(default_factory=list)
+    #: Rings, and those that were lost.
+    rings: set[int] = field(default_factory=set)
+    lost_rings: list[int] = field(default_factory=list)
     begun: set[int] = field(default_factory=set)
     initializer: bool = False
     called: bool = False
@@ -95,6 +99,11 @@ class Orders(RuleBasedStateMachine):
         self.primitives: dict[int, int] = {}
         self.now = 0.0
         self.deaths: dict[int, int] = {}
+        #: Rings that workers serve: their worker and client; and those that a worker is to detach.
+        self.rings: dict[int, tuple[int, int]] = {}
+        self.detaching: list[tuple[int, int]] = []
+        #: Workers, rings and models that the worker is to accept.
+        self.allowing: list[tuple[int, int, int]] = []
         #: Workers and the clients whose initializers they were sent.
         self.prepared: set[tuple[int, int]] = set()
 
@@ -128,6 +137,12 @@ class Orders(RuleBasedStateMachine):
                 self.carry_out(self.state.on_process_exited(step.peer))
             elif isinstance(step, Kill):
                 self.end(step.peer)
+            elif isinstance(step, AttachRing):
+                pair = (step.ring.worker, step.ring.client)
+                assert pair not in self.rings.values(), "a client has one ring to each worker"
+                assert self.processes[step.ring.worker].ready
+                self.rings[step.ring.number] = pair
+                self.clients[step.ring.client].rings.add(step.ring.number)
             else:
                 assert isinstance(step, CollectStatistics | NoteCreated | Slow)
 
@@ -162,6 +177,16 @@ class Orders(RuleBasedStateMachine):
             (process.callers if kind == Kind.LEAVE else process.functions).remove(message[1])
             return
         assert process.ready
+        if kind == Kind.ALLOW:
+            assert self.rings[message[1]][0] == number
+            assert process.models[message[2]] == 0, (
+                "a worker is sent a model and its constants before a client may run it"
+            )
+            self.allowing.append((number, *message[1:3]))
+            return
+        if kind == Kind.DETACH:
+            self.detaching.append((number, message[1]))
+            return
         if kind == Kind.FUNCTION_BODY:
             assert message[1] not in process.functions, "a worker is sent a function once"
             process.functions.add(message[1])
@@ -208,6 +233,15 @@ class Orders(RuleBasedStateMachine):
 
     def answer(self, client: Client, message: list[Any]) -> None:
         kind, request = message[0], message[1]
+        if kind == Kind.RING_MODEL:
+            assert request in client.rings
+            assert message[2] in client.models
+            return
+        if kind == Kind.RING_LOST:
+            client.rings.remove(request)
+            client.lost_rings.append(request)
+            assert request not in self.rings, "a ring is lost once its worker has exited"
+            return
         assert request in client.unanswered, "a request is answered once"
         if kind == Kind.STAGE:
             client.stages.setdefault(request, set()).update(index for index, _, _ in message[2])

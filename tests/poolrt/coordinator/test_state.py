@@ -111,6 +111,35 @@ class Coordination(Orders):
         client.wanted_sizes[request] = client.output_sizes[model]
         self.carry_out(self.state.on_client_message(number, Kind.RUN, [Kind.RUN, request, model, inputs, []]))
 
+    @precondition(lambda self: any(client.lost_rings for client in self.clients.values()))
+    @rule(data=st.data())
+    def run_again(self, data: st.DataObject) -> None:
+        """A client sends a run that was lost with a ring."""
+        number = data.draw(st.sampled_from(sorted(n for n, c in self.clients.items() if c.lost_rings)))
+        client = self.clients[number]
+        for model, sizes in client.models.items():
+            inputs = [next((offset for offset, nbytes in client.slots if nbytes >= size), None) for size in sizes]
+            if None not in inputs:
+                request, ring = next(self.numbers), client.lost_rings.pop()
+                client.unanswered[request] = "run"
+                client.wanted_sizes[request] = client.output_sizes[model]
+                message = [Kind.RERUN, request, model, inputs, [], ring]
+                self.carry_out(self.state.on_client_message(number, Kind.RERUN, message))
+                return
+
+    @precondition(lambda self: self.allowing)
+    @rule()
+    def allow(self) -> None:
+        number, ring, model = self.allowing.pop(0)
+        self.carry_out(self.state.on_process_message(number, Kind.ALLOWED, [Kind.ALLOWED, ring, model]))
+
+    @precondition(lambda self: self.detaching)
+    @rule()
+    def detach(self) -> None:
+        number, ring = self.detaching.pop(0)
+        del self.rings[ring]
+        self.carry_out(self.state.on_process_message(number, Kind.DETACHED, [Kind.DETACHED, ring]))
+
     @rule(number=clients_joined)
     def call(self, number: int) -> None:
         if number in self.clients:
@@ -250,6 +279,9 @@ class Coordination(Orders):
             token = process.inbox[0][1]
             self.deaths[token] = self.deaths.get(token, 0) + 1
             assert self.deaths[token] <= RETRIES + 1, "a run is not repeated for ever"
+        self.allowing = [each for each in self.allowing if each[0] != number]
+        self.detaching = [(worker, ring) for worker, ring in self.detaching if worker != number]
+        self.rings = {ring: pair for ring, pair in self.rings.items() if pair[0] != number}
         self.carry_out(self.state.on_process_exited(number))
 
     @rule(seconds=st.floats(0.1, 10))
@@ -310,6 +342,9 @@ class Coordination(Orders):
         for number in list(self.clients):
             del self.clients[number]
             self.carry_out(self.state.on_client_disconnected(number))
+        while self.detaching:
+            self.detach()
+        assert not self.rings
         assert self.state.leases.holders() == []
         assert self.state.leases.allocator.used == 0
         assert all(not p.models for p in self.processes.values())

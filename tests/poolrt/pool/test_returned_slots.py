@@ -26,7 +26,7 @@ def test_an_interrupt_at_any_moment_of_an_arrays_end_leaves_no_lock_taken(memory
         (offset,) = memory.take([5000])
         memory._in_use[offset] = 5000
         moments += 1
-        end = partial(memory._on_array_freed, offset, 5000, True)
+        end = partial(memory._on_array_freed, offset, 5000, memory._kept)
         interrupted = is_interrupted(end, moments, "/poolrt/shared_memory.py")
         assert memory._lock.acquire(timeout=5), f"moment {moments}"
         memory._lock.release()
@@ -41,10 +41,10 @@ def test_slots_of_arrays_that_ended_are_taken_again_within_the_bound(memory: Sha
     assert memory.take([7000]) != [offset], "a view of it lives"
     del part
     assert memory.take([7000]) == [offset]
-    limit, memory._kept_limit = memory._kept_limit, memory._kept_bytes + 8000
+    limit, memory._kept._limit = memory._kept._limit, memory._kept._nbytes + 8000
     try:
         first, second = (memory.array(each, [7000], "uint8", keep=True) for each in memory.take([7000, 7000]))
         del first, second
         assert len(memory._returned) == 1
     finally:
-        memory._kept_limit = limit
+        memory._kept._limit = limit

@@ -1,0 +1,72 @@
+"""The memory and bells of rings: made here, sent to client and worker by descriptor, and watched."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable
+from typing import Any
+
+from poolrt.arena import make_sealed_memory
+from poolrt.workers.ipc.protocol import Kind
+from poolrt.workers.ipc.ring import NBYTES
+from poolrt.workers.ipc.ring import Ring as RingWords
+from poolrt.workers.memory.arena_view import ArenaView
+
+from .peers import Peer
+from .ring import Ring
+
+
+class RingMemory:
+    """Makes rings; ``send(peer, message, descriptors)`` sends them. Descriptors stay open until they are sent."""
+
+    def __init__(self, peers: dict[int, Peer], send: Callable[[int, list[Any], tuple[int, ...]], None]) -> None:
+        self._peers = peers
+        self._send = send
+        self._unsent: list[tuple[Peer, tuple[int, int]]] = []
+
+    def attach(self, ring: Ring) -> None:
+        """Make a ring's memory and bells and send them to both sides. Raises OSError, and has sent nothing then."""
+        memory = make_sealed_memory("poolrt-ring", NBYTES)
+        descriptors = [memory]
+        try:
+            view = ArenaView(memory)
+            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+            descriptors += [ours.detach(), theirs.detach()]
+            descriptors.append(os.dup(memory))
+        except OSError:
+            for fd in descriptors:
+                os.close(fd)
+            raise
+        ring.view = RingWords(ring.number, view.buffer(0, view.nbytes))
+        self._pass(ring.worker, Kind.ATTACH, ring.number, (memory, descriptors[1]))
+        self._pass(ring.client, Kind.RING, ring.number, (descriptors[3], descriptors[2]))
+
+    def close_sent(self) -> None:
+        """Close the descriptors that have been sent."""
+        unsent = []
+        for peer, fds in self._unsent:
+            if peer.channel.queued and peer.channel.fileno() >= 0:
+                unsent.append((peer, fds))
+            else:
+                _close(fds)
+        self._unsent = unsent
+
+    def close(self) -> None:
+        """Close all descriptors."""
+        for _, fds in self._unsent:
+            _close(fds)
+        self._unsent = []
+
+    def _pass(self, number: int, kind: Kind, ring: int, fds: tuple[int, int]) -> None:
+        self._send(number, [kind, ring], fds)
+        peer = self._peers.get(number)
+        if peer is not None and peer.channel.queued:
+            self._unsent.append((peer, fds))
+        else:
+            _close(fds)
+
+
+def _close(fds: tuple[int, int]) -> None:
+    for fd in fds:
+        os.close(fd)

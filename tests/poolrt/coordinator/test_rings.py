@@ -1,0 +1,207 @@
+"""The rules of rings, without a process: when they are granted, and what ends with a worker or a client."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+
+from poolrt.coordinator.instructions import AttachRing, HangUp, Instruction, Kill, Lower, LoweredGraph, Send, Spawn
+from poolrt.coordinator.ring import Ring
+from poolrt.coordinator.rings import GRANTED_AFTER
+from poolrt.coordinator.state import State
+from poolrt.coordinator.watchdog import Limits
+from poolrt.workers.ipc.protocol import Kind, check_message
+from poolrt.workers.ipc.ring import EXECUTED, NBYTES, ServingRing, SubmittingRing
+
+_CLIENT = 1000
+_RETRIES = 2
+_RUN_S = 15.0
+
+
+class _Pool:
+    """A state with two workers and a client that has a loaded model and a slot; rings have memory."""
+
+    def __init__(self) -> None:
+        limits = Limits(start_s=20.0, run_s=_RUN_S, creation_s=25.0)
+        self.state = State(itertools.count(1), 400_000, 2, 1, _RETRIES, 8, functions=True, limits=limits)
+        self.sent: list[tuple[int, list[Any]]] = []
+        self.workers: list[int] = []
+        self.rings: dict[int, Ring] = {}
+        self.views: dict[int, tuple[SubmittingRing, ServingRing]] = {}
+        self.killed: list[Kill] = []
+        self.closed: list[int] = []
+        self.lowering: list[int] = []
+        self.requests = itertools.count(1)
+        self.play(self.state.start())
+        for worker in self.workers:
+            self.play(self.state.on_process_message(worker, Kind.READY, [Kind.READY, worker, 1]))
+        self.play(self.state.on_client_connected(_CLIENT))
+        self.say(Kind.LOAD, "g", ["cpu"], b"graph")
+        ports = [["x", [4], "f32", 16]], [["y", [4], "f32", 16]]
+        self.play(self.state.on_lowered(self.lowering[0], LoweredGraph(b"", 1, (), (), *ports)))
+        self.model = self.last(Kind.LOADED)[2]
+        self.say(Kind.ALLOCATE, [16])
+        self.slot = self.last(Kind.ALLOCATED)[2][0]
+
+    def play(self, instructions: list[Instruction]) -> None:
+        for step in instructions:
+            if isinstance(step, Send):
+                check_message([int(step.message[0]), *step.message[1:]])
+                self.sent.append((step.peer, step.message))
+                if step.message[0] == Kind.ALLOW:
+                    allowed = [Kind.ALLOWED, *step.message[1:3]]
+                    self.play(self.state.on_process_message(step.peer, Kind.ALLOWED, allowed))
+            elif isinstance(step, Spawn):
+                self.workers.append(step.peer)
+            elif isinstance(step, AttachRing):
+                memory = bytearray(NBYTES)
+                number = step.ring.number
+                self.rings[number] = step.ring
+                self.views[number] = SubmittingRing(number, memory), ServingRing(number, memory)
+                step.ring.view = self.views[number][0]
+            elif isinstance(step, Kill):
+                self.killed.append(step)
+            elif isinstance(step, HangUp):
+                self.closed.append(step.peer)
+            elif isinstance(step, Lower):
+                self.lowering.append(step.load)
+
+    def say(self, kind: Kind, *fields: Any) -> int:
+        request = next(self.requests)
+        self.play(self.state.on_client_message(_CLIENT, kind, [kind, request, *fields]))
+        return request
+
+    def last(self, kind: Kind) -> list[Any]:
+        return next(message for _, message in reversed(self.sent) if message[0] == kind)
+
+    def count(self, kind: Kind) -> int:
+        return sum(message[0] == kind for _, message in self.sent)
+
+    def run(self, *lost: int) -> None:
+        """Send a run, and answer it as a worker."""
+        self.say(Kind.RERUN if lost else Kind.RUN, self.model, [self.slot], [], *lost)
+        worker, message = next((peer, m) for peer, m in reversed(self.sent) if m[0] == Kind.EXECUTE)
+        self.play(self.state.on_process_message(worker, Kind.FINISHED, [Kind.FINISHED, message[1], False]))
+
+    def grant(self) -> list[Ring]:
+        for _ in range(GRANTED_AFTER):
+            self.run()
+        return [*self.rings.values()]
+
+    def exit(self, worker: int) -> None:
+        self.play(self.state.on_process_exited(worker, "SIGKILL"))
+
+
+@pytest.fixture
+def pool() -> _Pool:
+    return _Pool()
+
+
+def test_a_client_gets_a_ring_to_each_worker_after_some_runs_and_to_one_that_starts_later(pool: _Pool) -> None:
+    for _ in range(GRANTED_AFTER - 1):
+        pool.run()
+    assert not pool.rings
+    pool.run()
+    assert {ring.worker for ring in pool.rings.values()} == set(pool.workers)
+    assert pool.count(Kind.ALLOW) == pool.count(Kind.RING_MODEL) == 2
+    assert pool.count(Kind.MODEL) == 2
+    pool.exit(pool.workers[0])
+    assert pool.count(Kind.RING_LOST) == 1
+    pool.play(pool.state.on_process_message(pool.workers[2], Kind.READY, [Kind.READY, 9, 1]))
+    assert [ring.worker for ring in pool.rings.values()][2] == pool.workers[2]
+
+
+def test_slots_of_a_client_are_free_once_each_worker_has_detached_its_ring(pool: _Pool) -> None:
+    rings = pool.grant()
+    pool.play(pool.state.on_client_disconnected(_CLIENT))
+    assert pool.count(Kind.DETACH) == 2
+    for ring in rings:
+        assert pool.state.leases.allocator.used > 0
+        pool.play(pool.state.on_process_message(ring.worker, Kind.DETACHED, [Kind.DETACHED, ring.number]))
+    assert pool.state.leases.allocator.used == 0
+
+
+def test_slots_of_a_client_do_not_wait_for_a_function_whose_worker_has_paused_its_ring(pool: _Pool) -> None:
+    rings = pool.grant()
+    pool.say(Kind.CALL, 0, b"function")
+    caller = next(peer for peer, message in pool.sent if message[0] == Kind.APPLY)
+    for ring in rings:
+        if ring.worker == caller:
+            pool.views[ring.number][1].pause()
+    pool.play(pool.state.on_client_disconnected(_CLIENT))
+    other = next(ring for ring in rings if ring.worker != caller)
+    assert pool.state.leases.allocator.used > 0
+    pool.exit(other.worker)
+    assert pool.state.leases.allocator.used == 0
+
+
+def test_a_run_that_was_lost_with_a_ring_is_repeated_as_often_as_any_other(pool: _Pool) -> None:
+    (ring, *_) = pool.grant()
+    pool.exit(ring.worker)
+    pool.say(Kind.RERUN, pool.model, [pool.slot], [], ring.number)
+    for attempt in range(_RETRIES + 1):
+        assert pool.count(Kind.FAILED) == (attempt == _RETRIES)
+        if attempt < _RETRIES:
+            pool.play(pool.state.on_process_message(pool.workers[-1], Kind.READY, [Kind.READY, 9, 1]))
+            worker = next(peer for peer, message in reversed(pool.sent) if message[0] == Kind.EXECUTE)
+            pool.exit(worker)
+    assert f"{_RETRIES + 1} worker processes were lost" in str(pool.last(Kind.FAILED)[2])
+
+
+def test_a_lost_ring_is_named_once_and_by_its_client_only(pool: _Pool) -> None:
+    (ring, other) = pool.grant()
+    pool.exit(ring.worker)
+    pool.run(ring.number)
+    assert not pool.closed
+    pool.run(ring.number)
+    assert pool.closed == [_CLIENT]
+    pool.say(Kind.RERUN, pool.model, [pool.slot], [], other.number)
+    assert pool.closed == [_CLIENT, _CLIENT]
+
+
+def test_a_run_on_a_ring_has_the_limit_of_runs_and_the_message_behind_it_does_not_count_its_loss(pool: _Pool) -> None:
+    (ring, *_) = pool.grant()
+    client, worker = pool.views[ring.number]
+    client.append(pool.model, [0], [0])
+    worker.take()
+    for _ in range(3):
+        pool.say(Kind.RUN, pool.model, [pool.slot], [])
+    pool.play(pool.state.on_tick(1.0))
+    pool.play(pool.state.on_tick(5.0))
+    assert not pool.killed
+    for now in (10.0, 15.0, 20.0):
+        pool.play(pool.state.on_tick(now))
+    (kill,) = [kill for kill in pool.killed if kill.peer == ring.worker]
+    assert kill.reason == f"g took longer than {_RUN_S:g} s"
+    jobs = list(pool.state.worker_set.workers[ring.worker].jobs.values())
+    assert jobs
+    pool.exit(ring.worker)
+    assert all(job.lost == 0 for job in jobs)
+
+
+def test_runs_on_rings_are_counted_and_show_that_a_worker_is_busy(pool: _Pool) -> None:
+    (ring, *_) = pool.grant()
+    client, worker = pool.views[ring.number]
+    before = sum(each["runs"] for each in pool.state.statistics()["workers"])
+    client.append(pool.model, [0], [0])
+    assert pool.state.worker_set.rings.find_active() == [_CLIENT]
+    worker.take()
+    assert [each["state"] for each in pool.state.statistics()["workers"]].count("busy") == 1
+    worker.complete(EXECUTED)
+    assert sum(each["runs"] for each in pool.state.statistics()["workers"]) == before + 1
+    assert pool.state.worker_set.rings.find_active() == []
+
+
+def test_the_error_of_a_run_names_its_model_and_a_client_that_breaks_the_rules_is_disconnected(pool: _Pool) -> None:
+    (ring, *_) = pool.grant()
+    client, worker = pool.views[ring.number]
+    client.append(pool.model, [0], [0])
+    worker.take()
+    raised = [Kind.RING_RAISED, ring.number, 1, "ValueError", "text", "log", ""]
+    pool.play(pool.state.on_process_message(ring.worker, Kind.RING_RAISED, raised))
+    assert "g: ValueError: text" in str(pool.last(Kind.RING_FAILED)[3])
+    broken = [Kind.RING_BROKEN, ring.number, "a slot at offset 7"]
+    pool.play(pool.state.on_process_message(ring.worker, Kind.RING_BROKEN, broken))
+    assert pool.closed == [_CLIENT]

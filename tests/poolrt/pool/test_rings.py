@@ -1,0 +1,248 @@
+"""Runs on rings: without the coordinator, and as right as by messages when processes stop, exit or break the rules."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import poolrt
+from poolrt.errors import PoolClosed, PoolError
+from poolrt.ring_runs import ClientRing
+from poolrt.workers.ipc.ring import SubmittingRing
+
+from .processes import BOUND_S, is_alive, relu_graph, wait_until
+from .servers import started
+
+_X = np.arange(-16, 16, dtype=np.float32).reshape(4, 8)
+
+
+def _rings(pool: poolrt.Pool) -> list[ClientRing]:
+    return [*pool._session.link.client.rings._rings.values()]
+
+
+def _entries(pool: poolrt.Pool) -> int:
+    """Return how many runs have been submitted on the rings of a pool."""
+    return sum(ring._ring.submitted for ring in _rings(pool))
+
+
+def _run(model: poolrt.Model) -> None:
+    np.testing.assert_array_equal(model.run(x=_X)["y"], np.maximum(_X, 0))
+
+
+def _load(pool: poolrt.Pool) -> poolrt.Model:
+    """Return a model whose runs go by rings."""
+    model = pool.load(relu_graph())
+    for _ in range(8):
+        _run(model)
+    assert _entries(pool) > 0
+    return model
+
+
+@contextmanager
+def _in_thread(action: Callable[[], object]) -> Iterator[list[BaseException | None]]:
+    """Call an action beside the block, and wait for it; the list gets its outcome."""
+    outcome: list[BaseException | None] = []
+
+    def call() -> None:
+        try:
+            action()
+        except BaseException as error:  # noqa: BLE001 - the outcome
+            outcome.append(error)
+        else:
+            outcome.append(None)
+
+    thread = threading.Thread(target=call)
+    thread.start()
+    try:
+        yield outcome
+    finally:
+        thread.join(BOUND_S)
+        assert not thread.is_alive()
+
+
+@pytest.fixture
+def own_pool(settings: dict[str, Any]) -> Iterator[poolrt.Pool]:
+    with poolrt.Pool(workers=2, threads=1, **settings) as pool:
+        yield pool
+
+
+def test_runs_on_rings_need_no_coordinator(own_pool: poolrt.Pool) -> None:
+    model = _load(own_pool)
+    before, pid = _entries(own_pool), own_pool.stats()["pid"]
+    _run(model)
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        for _ in range(50):
+            _run(model)
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    assert _entries(own_pool) == before + 51
+    assert sum(worker["runs"] for worker in own_pool.stats()["workers"]) == 8 + 51
+
+
+def test_a_run_whose_worker_is_killed_before_it_begins_is_done_by_another(own_pool: poolrt.Pool) -> None:
+    model = _load(own_pool)
+    before = _entries(own_pool)
+    pids = [worker["pid"] for worker in own_pool.stats()["workers"]]
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    with _in_thread(lambda: _run(model)) as outcome:
+        wait_until(lambda: _entries(own_pool) == before + 1, "the run is submitted")
+        for pid in pids:
+            os.kill(pid, signal.SIGKILL)
+    assert outcome == [None]
+    wait_until(lambda: own_pool.stats()["workers_lost"] == 2, "both are replaced")
+    _load(own_pool)
+
+
+def test_a_run_beside_a_function_goes_to_another_worker(own_pool: poolrt.Pool, tmp_path: Path) -> None:
+    model = _load(own_pool)
+    hold = tmp_path / "hold"
+    for _ in range(3):  # each worker gets the function in turn or again
+        hold.touch()
+        future = own_pool.submit(_wait_while, str(hold))
+        wait_until(future.running, "the function is running")
+        for _ in range(20):
+            _run(model)
+        assert not future.done()
+        hold.unlink()
+        future.result(BOUND_S)
+        _run(model)
+
+
+def _wait_while(path: str) -> None:
+    while os.path.exists(path):
+        time.sleep(0.001)
+
+
+def test_a_model_may_be_closed_while_it_runs_on_a_ring(own_pool: poolrt.Pool) -> None:
+    model = _load(own_pool)
+    other = _load(own_pool)
+
+    def run_until_closed() -> None:
+        while True:
+            _run(model)
+
+    with _in_thread(run_until_closed) as outcome:
+        time.sleep(0.05)
+        model.close()
+    assert isinstance(outcome[0], PoolClosed)
+    _run(other)
+
+
+def test_slots_of_an_interrupted_run_are_used_again_only_when_it_has_ended(own_pool: poolrt.Pool) -> None:
+    model = _load(own_pool)
+    pids = [worker["pid"] for worker in own_pool.stats()["workers"]]
+    before = _entries(own_pool)
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+
+    def interrupt() -> None:
+        wait_until(lambda: _entries(own_pool) > before, "the run is submitted")
+        time.sleep(0.02)
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+    with _in_thread(interrupt), pytest.raises(KeyboardInterrupt):
+        _run(model)
+    used = [ring for ring in _rings(own_pool) if ring._ring.done < ring._ring.submitted]
+    assert len(used) == 1
+    assert used[0]._abandoned
+    assert not used[0].is_free()
+    for pid in pids:
+        os.kill(pid, signal.SIGCONT)
+    wait_until(lambda: used[0]._ring.done == used[0]._ring.submitted, "the worker ends it")
+    _run(model)
+    assert not used[0]._abandoned
+
+
+def _change(place: int, value: int) -> Callable[[SubmittingRing], None]:
+    """Return a change of an entry's word."""
+
+    def change(ring: SubmittingRing) -> None:
+        sequence = ring.append(_model_of(ring), [0], [4096])
+        ring._words[64 + (sequence - 1) % 64 * 32 + place] = value
+
+    return change
+
+
+def _model_of(ring: SubmittingRing) -> int:
+    return ring.model_of(ring.submitted)
+
+
+def _jump(ring: SubmittingRing) -> None:
+    ring._words[8] += 1000
+
+
+def _fill(ring: SubmittingRing) -> None:
+    generator = np.random.default_rng(5)
+    for place in range(len(ring._words)):
+        ring._words[place] = int(generator.integers(0, 2**63))
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        _change(0, 77),
+        _change(1, 0),
+        _change(2, 10**6),
+        _change(3, 27),
+        _change(4, 0),
+        _change(6, 2**63),
+        _change(7, 100),
+    ],
+    ids=["sequence", "ring", "model", "inputs", "outputs", "offset", "alignment"],
+)
+def test_a_client_that_writes_a_wrong_entry_loses_its_connection(
+    server: Path, write: Callable[[SubmittingRing], None]
+) -> None:
+    _break_the_rules(server, write)
+
+
+@pytest.mark.parametrize("write", [_jump, _fill], ids=["count", "noise"])
+def test_a_client_that_writes_anything_to_a_ring_loses_its_connection(
+    server: Path, write: Callable[[SubmittingRing], None]
+) -> None:
+    _break_the_rules(server, write)
+
+
+def _break_the_rules(server: Path, write: Callable[[SubmittingRing], None]) -> None:
+    with poolrt.connect(server) as pool, poolrt.connect(server, reconnect_timeout_s=0) as rude:
+        model, rude_model = _load(pool), _load(rude)
+        pids = [worker["pid"] for worker in pool.stats()["workers"]]
+        ring = next(ring for ring in _rings(rude) if ring._ring.submitted)
+        os.set_blocking(ring._bell.fileno(), True)
+        write(ring._ring)
+        ring._bell.send(b"\0" * 10)
+        wait_until(lambda: pool.stats()["clients"] == 1, "the client is disconnected")
+        with pytest.raises(PoolError):
+            rude_model.run(x=_X)
+        _run(model)
+        assert [worker["pid"] for worker in pool.stats()["workers"]] == pids
+        assert all(map(is_alive, pids))
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory, settings: dict[str, Any]) -> Iterator[Path]:
+    path = tmp_path_factory.mktemp("server") / "pool.sock"
+    with started(path, settings, workers=2):
+        yield path
+
+
+def test_clients_begin_with_different_workers(server: Path) -> None:
+    with poolrt.connect(server) as one, poolrt.connect(server) as other:
+        before = [worker["runs"] for worker in one.stats()["workers"]]
+        models = [_load(one), _load(other)]
+        for model in models:
+            for _ in range(100):
+                _run(model)
+        after = [worker["runs"] for worker in one.stats()["workers"]]
+        assert all(b - a >= 90 for a, b in zip(before, after, strict=True))

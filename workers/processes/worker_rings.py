@@ -1,0 +1,186 @@
+"""The rings of a worker: which clients may run which models without the coordinator, and the wait for any of them.
+
+Guarantees: a client that writes anything but a valid entry loses its connection, and nothing else happens. A worker never
+waits for a client: it sends and receives bells without waiting, whatever the client does to its end.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from ..ipc.channel import Channel
+from ..ipc.ring import EXECUTED, FAILED, Entry, MalformedRing, ServingRing
+from ..memory.arena_view import ArenaView
+
+#: Slots start on multiples of this.
+_GRAIN: Final = 128
+#: Bells that one call receives; they are equal.
+_BELLS: Final = 256
+
+
+class _Attached:
+    """One ring, the client's bell, and the models that it may name: sizes of their inputs and outputs in bytes."""
+
+    __slots__ = ("bell", "models", "ring")
+
+    def __init__(self, ring: ServingRing, bell: socket.socket) -> None:
+        self.ring = ring
+        self.bell = bell
+        self.models: dict[int, tuple[Sequence[int], Sequence[int]]] = {}
+
+    def wake(self) -> None:
+        """Wake the client. A full bell is as good as another one, and a client that has exited needs none."""
+        try:
+            self.bell.send(b"\0", socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+        except OSError:
+            pass
+
+
+class WorkerRings:
+    """The rings that are attached. ``execute(model, inputs, outputs)`` runs a model; errors are reported by ``failed``.
+
+    ``broken(ring, reason)`` is called for a client that breaks the rules, ``failed(ring, sequence, error)`` for an entry.
+    """
+
+    def __init__(
+        self,
+        channel: Channel,
+        arena_bytes: int,
+        execute: Callable[[int, Sequence[int], Sequence[int]], None],
+        failed: Callable[[int, int, Exception], None],
+        broken: Callable[[int, str], None],
+    ) -> None:
+        self._arena_bytes = arena_bytes
+        self._execute = execute
+        self._failed = failed
+        self._broken = broken
+        self._rings: dict[int, _Attached] = {}
+        self._bells: dict[int, _Attached] = {}
+        self._channel = channel.fileno()
+        self._poll = select.poll()
+        self._poll.register(self._channel, select.POLLIN)
+        self._paused = False
+
+    def __len__(self) -> int:
+        return len(self._rings)
+
+    def attach(self, number: int, memory: int, bell: int) -> None:
+        """Serve a ring; its descriptors are this object's now."""
+        sock = socket.socket(fileno=bell)
+        try:
+            view = ArenaView(memory)
+            view.keep_from_forks()
+        finally:
+            os.close(memory)
+        attached = _Attached(ServingRing(number, view.buffer(0, view.nbytes)), sock)
+        self._rings[number] = attached
+        self._bells[sock.fileno()] = attached
+        self._poll.register(sock, select.POLLIN)
+        if self._paused:
+            attached.ring.pause()
+
+    def allow(self, number: int, model: int, inputs: Sequence[int], outputs: Sequence[int]) -> None:
+        """Accept runs of a model on a ring. Ignores a ring that is not attached."""
+        if number in self._rings:
+            self._rings[number].models[model] = inputs, outputs
+
+    def forbid(self, model: int) -> None:
+        """Accept no further runs of a model that is dropped."""
+        for attached in self._rings.values():
+            attached.models.pop(model, None)
+
+    def detach(self, number: int) -> None:
+        """Serve a ring no more. Ignores one that is not attached."""
+        attached = self._rings.pop(number, None)
+        if attached is not None:
+            if self._bells.pop(attached.bell.fileno(), None) is not None:
+                self._poll.unregister(attached.bell)
+            attached.bell.close()
+
+    def pause(self) -> None:
+        """Take no entries until `wait`, because a function may take as long as it likes."""
+        self._paused = True
+        self._change(ServingRing.pause)
+
+    def wait(self) -> bool:
+        """Wait for a message of the coordinator or an entry; return whether there is a message."""
+        if self._paused:
+            if self._ready(0):
+                return True
+            self._paused = False
+            self._change(ServingRing.resume)
+        return self._ready(0 if any(each.ring.has_entries for each in self._rings.values()) else None)
+
+    def serve(self) -> None:
+        """Execute an entry of each ring that has one."""
+        for attached in [*self._rings.values()]:
+            if attached.ring.has_entries:
+                try:
+                    self._serve_one(attached)
+                except MalformedRing as error:
+                    self._break(attached, error)
+
+    def _serve_one(self, attached: _Attached) -> None:
+        ring = attached.ring
+        entry = ring.take()
+        if entry is None:
+            return
+        self._check(attached, entry)
+        try:
+            self._execute(entry.model, entry.inputs, entry.outputs)
+        except Exception as error:  # noqa: BLE001 - the client gets the error
+            self._failed(ring.number, entry.sequence, error)
+            ring.complete(FAILED)
+        else:
+            ring.complete(EXECUTED)
+        attached.wake()
+
+    def _check(self, attached: _Attached, entry: Entry) -> None:
+        """Raise MalformedRing unless an entry names a model and slots that are large enough for it."""
+        sizes = attached.models.get(entry.model)
+        if sizes is None:
+            raise MalformedRing(f"a run of model {entry.model}, which the client does not have here")
+        for offsets, needed in zip((entry.inputs, entry.outputs), sizes, strict=True):
+            if len(offsets) != len(needed):
+                raise MalformedRing(f"a run with {len(offsets)} tensors instead of {len(needed)}")
+            for offset, nbytes in zip(offsets, needed, strict=True):
+                if offset % _GRAIN or offset + nbytes > self._arena_bytes:
+                    raise MalformedRing(f"a slot of {nbytes} bytes at offset {offset}")
+
+    def _change(self, change: Callable[[ServingRing], bool]) -> None:
+        for attached in [*self._rings.values()]:
+            try:
+                if change(attached.ring):
+                    attached.wake()
+            except MalformedRing as error:
+                self._break(attached, error)
+
+    def _break(self, attached: _Attached, error: MalformedRing) -> None:
+        self.detach(attached.ring.number)
+        self._broken(attached.ring.number, str(error))
+
+    def _ready(self, timeout: float | None) -> bool:
+        """Receive bells; return whether the coordinator has sent a message or disconnected."""
+        found = False
+        for fd, _ in self._poll.poll(timeout):
+            if fd == self._channel:
+                found = True
+            elif (attached := self._bells.get(fd)) is not None:
+                self._receive_bells(fd, attached)
+        return found
+
+    def _receive_bells(self, fd: int, attached: _Attached) -> None:
+        try:
+            if attached.bell.recv(_BELLS, socket.MSG_DONTWAIT):
+                return
+        except BlockingIOError:
+            return
+        except OSError:
+            pass
+        # The client has closed its end: the coordinator detaches the ring. Entries that it has submitted are executed.
+        del self._bells[fd]
+        self._poll.unregister(fd)
