@@ -57,6 +57,8 @@ def convolution_cases() -> list[Case]:
         ),
         ("wide rows", 1, 16, 16, (3, 131), (3, 3), (1, 1), (0, 0), (1, 1), (1, 1), 1, True),
         ("empty batch", 0, 16, 16, (4, 4), (3, 3), (1, 1), (0, 0), (1, 1), (1, 1), 1, True),
+        ("5 groups of 6 to 3/2", 3, 30, 15, (7, 5), (1, 1), (2, 2), (0, 0), (0, 0), (0, 0), 5, True),
+        ("4 groups of 34", 2, 136, 136, (5, 3), (1, 1), (1, 1), (0, 0), (0, 0), (0, 0), 4, True),
     ]
     found = []
     for index, (name, n, ic, oc, size, kernel, strides, dilations, left, right, groups, bias) in enumerate(problems):

@@ -8,6 +8,7 @@ from .convolution_depthwise import NativeDepthwiseConvolution
 from .convolution_direct import NativeDirectConvolution
 from .convolution_few import NativeFewChannelsConvolution
 from .convolution_gathered import NativeGatheredConvolution
+from .convolution_grouped import NativeGroupedConvolution
 from .convolution_integer import NativeIntegerConvolution
 from .convolution_integer_depthwise import NativeIntegerDepthwise
 
@@ -15,6 +16,7 @@ IMPLEMENTATIONS = (
     NativeFewChannelsConvolution(),
     NativeDepthwiseConvolution(),
     NativeBlockedConvolution(),
+    NativeGroupedConvolution(),
     NativeGatheredConvolution(),
     NativeIntegerDepthwise(),
     NativeIntegerConvolution("vnni"),

@@ -16,6 +16,7 @@ from .blocks import is_blocked, refuse
 from .chain import chain_source
 from .convolution_blocked import Operands, Reach, chosen, ints, reduce, refuse_operands
 from .convolution_chain import refuse_bounded
+from .convolution_grouped import group_weights_tag
 from .convolution_window import Window
 from .nest_builder import NestBuilder
 
@@ -34,13 +35,13 @@ class NativeGatheredConvolution:
         for md in (op.src, op.dst):
             if not (md.is_plain or is_blocked(md)):
                 return f"layout {md.tag}; only row-major and blocks of 16 channels are supported"
-        if op.weights.tag != _weights_tag(op) and not op.weights.is_plain:
-            return f"weights layout {op.weights.tag}; only row-major and {_weights_tag(op)} are supported"
+        if op.weights.tag != group_weights_tag(op) and not op.weights.is_plain:
+            return f"weights layout {op.weights.tag}; only row-major and {group_weights_tag(op)} are supported"
         return refuse(op.src, op.dst) or refuse_operands(op) or refuse_bounded(attr, op.dst)
 
     def complete(self, op: Convolution, attr: PrimitiveAttr, target: Target) -> Convolution:
         return dataclasses.replace(
-            op, src=chosen(op.src, ""), weights=chosen(op.weights, _weights_tag(op)), dst=chosen(op.dst, ""),
+            op, src=chosen(op.src, ""), weights=chosen(op.weights, group_weights_tag(op)), dst=chosen(op.dst, ""),
             bias=op.bias and chosen(op.bias, ""),
         )  # fmt: skip
 
@@ -60,8 +61,8 @@ class NativeGatheredConvolution:
             build.launch(KernelSpec.of("conv_pad"), (source, copy, *ints(window.copy_sizes())), count * window.rows)
             source = copy
         weights: LaunchArgument = ("m", (int(Arg.WEIGHTS), 0))
-        if op.weights.tag != _weights_tag(op):
-            packed = op.weights.with_tag(_weights_tag(op))
+        if op.weights.tag != group_weights_tag(op):
+            packed = op.weights.with_tag(group_weights_tag(op))
             to = build.book(packed.nbytes)
             build.move(op.weights, packed, weights, to)
             weights = to
@@ -108,10 +109,3 @@ def _grouped(md: MemoryDesc, groups: int) -> MemoryDesc:
     images, channels, *spatial = md.dims
     letters = "defghijkl"[: len(spatial)]
     return MemoryDesc((images, groups, channels // groups, *spatial), md.dtype, f"abC{letters}16c")
-
-
-def _weights_tag(op: Convolution) -> str:
-    """Return the tag with all outputs of a group side by side: ``ABcd16b68a`` for groups of 68."""
-    outputs = op.weights.dims[0] // op.groups
-    letters = "cdefghijkl"[: op.weights.ndims - 2]
-    return f"aB{letters}16b" if outputs == 1 else f"AB{letters}16b{outputs}a"

@@ -1,7 +1,8 @@
 """The register tile of convolutions and products: positions times blocks of 16 outputs, summed over many inputs.
 
 A tile accumulates ``T`` steps. Step t reads some floats, its lanes, at every position of the tile, and as many rows of
-16 weights for each block; a table of (source offset, lanes, bytes of weights to skip afterwards) says which. The inner
+16 weights for each block; a table of (source offset, lanes, bytes of weights to skip afterwards) says which. A masked
+tile's table also says where a step's weights begin, and which of 16 outputs they belong to. The inner
 loop is not unrolled, on purpose: it has one load for each block and one broadcast for each position, needs no spill,
 and unrolled versions are slower because LLVM then hoists loads until accumulators go to the stack.
 """
@@ -17,9 +18,11 @@ from numba.core import types
 from .vec import (
     F32,
     I8,
+    I16,
     I32,
     I64,
     VF,
+    VM,
     WIDTH,
     Builder,
     Value,
@@ -47,7 +50,9 @@ class TileShape:
 
     ``runs`` are lengths of runs of neighbouring positions, ``step`` bytes apart in the source; ``lane`` bytes are
     from one input to the next, or an argument says how many (OPEN). ``tail`` is the treatment of lanes behind the last
-    output: "none" there are none, "zero" they are stored as zeros, "keep" they are not stored.
+    output: "none" there are none, "zero" they are stored as zeros, "keep" they are not stored. Steps of a ``masked`` tile,
+    which has one block, have the entries (source offset, lanes, offset in the weights, outputs as bits): its weights count as
+    zeros for the other outputs.
     """
 
     runs: tuple[int, ...]
@@ -55,6 +60,7 @@ class TileShape:
     step: int
     lane: int
     tail: str
+    masked: bool = False
 
 
 class _Arguments(NamedTuple):
@@ -119,11 +125,15 @@ def _emit_sums(b: Builder, shape: TileShape, a: _Arguments) -> list[Value]:
 
     b.position_at_end(outer)
     t = _phi(b, I64, I64(0), before)
-    first_row = _phi(b, I64, a.weights, before)
+    row_phi = first_row = _phi(b, I64, a.weights, before)
     carried = [_phi(b, VF, start[j], before) for _ in range(sum(shape.runs)) for j in blocks]
-    entry = b.add(a.steps, b.mul(t, I64(24)))
-    offset, lanes, skip = (b.load(pointer(b, b.add(entry, I64(8 * i)), I64), align=8) for i in range(3))
+    size = 4 if shape.masked else 3
+    entry = b.add(a.steps, b.mul(t, I64(8 * size)))
+    offset, lanes, skip, *bits = (b.load(pointer(b, b.add(entry, I64(8 * i)), I64), align=8) for i in range(size))
     begin = b.add(a.src, offset)
+    if shape.masked:
+        first_row, skip = b.add(a.weights, skip), I64(0)
+    mask = b.bitcast(b.trunc(bits[0], I16), VM) if bits else None
     b.branch(inner)
 
     b.position_at_end(inner)
@@ -134,6 +144,8 @@ def _emit_sums(b: Builder, shape: TileShape, a: _Arguments) -> list[Value]:
     row_bytes = pointer(b, row, I8)
     _prefetch(b, b.add(row, a.ahead), 2)
     factors = [_load(b, row_bytes, b.mul(a.weight_block, I64(j)), VF) for j in blocks]
+    if mask is not None:
+        factors = [b.select(mask, factor, constant(0.0)) for factor in factors]
     new: list[Value] = []
     for index, length in enumerate(shape.runs):
         base = pointer(b, b.add(source, b.mul(a.run, I64(index))) if index else source, I8)
@@ -148,7 +160,7 @@ def _emit_sums(b: Builder, shape: TileShape, a: _Arguments) -> list[Value]:
 
     b.position_at_end(latch)
     t_next = b.add(t, I64(1))
-    for phi, value in zip((t, first_row, *carried), (t_next, b.add(row_next, skip), *new), strict=True):
+    for phi, value in zip((t, row_phi, *carried), (t_next, b.add(row_next, skip), *new), strict=True):
         phi.add_incoming(value, latch)
     b.cbranch(b.icmp_signed("<", t_next, a.T), outer, done)
     b.position_at_end(done)

@@ -71,7 +71,7 @@ def convolution(
         (convolution(3, 64, 224, 7, 2), "native:few_channels", "Acdb16a"),
         (convolution(272, 272, 14, 3, groups=272), "native:depthwise", "Abcd16a"),
         (convolution(96, 256, 27, 5, groups=2), "native:blocked", "ABcd16b16a"),
-        (convolution(272, 112, 14, 1, groups=4), "native:gathered", "ABcd16b28a"),
+        (convolution(272, 112, 14, 1, groups=4), "native:grouped", "ABcd16b28a"),
         (convolution(16, 16, 9, 3, rank=3), "nested:matmul", "Abcde16a"),
     ],
 )

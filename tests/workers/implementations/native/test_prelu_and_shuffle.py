@@ -7,6 +7,7 @@ import pytest
 
 from poolrt.workers.desc import Arg, MemoryDesc, PostOp, Prelu, PrimitiveAttr, Shuffle
 from poolrt.workers.engines.target import cpu_target, host_isa
+from poolrt.workers.implementations.native.blocks import blocked_tag
 from poolrt.workers.implementations.primitive_desc import UnsupportedPrimitive, primitive_desc
 from tests.workers.cases import Case, integers, normals
 from tests.workers.native_runner import NativeRunner
@@ -45,8 +46,21 @@ def test_groups_of_any_axis_are_interleaved(native: NativeRunner, tag: str) -> N
         native.check(Case("", pd.op, {int(Arg.SRC): normals(md.dims)}), host_isa())
 
 
+@pytest.mark.parametrize(
+    ("dims", "group"),
+    [((2, 34, 5, 7), 17), ((1, 136, 1, 9), 34), ((3, 48, 2), 3), ((2, 21, 1, 1, 3), 7), ((1, 16, 6, 6), 4)],
+)
+def test_channels_in_blocks_are_interleaved_in_place(
+    native: NativeRunner, isa: str, dims: tuple[int, ...], group: int
+) -> None:
+    md = MemoryDesc(dims, "f32", blocked_tag(len(dims)))
+    pd = primitive_desc(Shuffle(md, md, 1, group), PrimitiveAttr(), cpu_target(isa))
+    assert pd.impl_name() == "native:nest"
+    native.check(Case("", pd.op, {int(Arg.SRC): normals(dims)}), isa)
+
+
 def test_what_a_reorder_cannot_do_is_refused_with_the_reason() -> None:
     blocked, most = MemoryDesc((1, 32, 2, 2), "f32", BLOCKED), MemoryDesc((2,) * 12, "f32")
-    for md, why in ((blocked, "blocks"), (most, "12 dimensions")):
+    for md, why in ((blocked, "may have blocks"), (most, "12 dimensions")):
         with pytest.raises(UnsupportedPrimitive, match=why):
             primitive_desc(Shuffle(md, md, 0, 1), PrimitiveAttr(), cpu_target(), references=False)

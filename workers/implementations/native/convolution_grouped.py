@@ -1,0 +1,120 @@
+"""Convolution of groups that are no whole blocks of 16 channels, where activations stay in such blocks."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+
+from ...desc import Arg, Convolution, PrimitiveAttr
+from ...engines.target import Target
+from ...kernels.spec import KernelSpec
+from ..program import LaunchArgument, Program
+from .blocks import blocked_tag, refuse
+from .chain import chain_source
+from .convolution_blocked import chosen, ints, refuse_operands
+from .convolution_chain import bounds, refuse_bounded
+from .convolution_tiles import strips, tiling
+from .convolution_window import Window
+from .nest_builder import NestBuilder
+
+
+class NativeGroupedConvolution:
+    """1 or 2 spatial dimensions, several groups of any number of channels."""
+
+    name = "native:grouped"
+    engine_kind = "cpu"
+    general = False
+
+    def reject(self, op: Convolution, attr: PrimitiveAttr, target: Target) -> str | None:
+        if op.src.ndims not in (3, 4):
+            return f"{op.src.ndims - 2} spatial dimensions; only 1 and 2 are supported"
+        if op.groups == 1:
+            return "one group; only several are supported"
+        op = self.complete(op, attr, target)
+        for md in (op.src, op.dst):
+            if md.tag != blocked_tag(md.ndims):
+                return f"layout {md.tag}; only blocks of 16 channels are supported"
+        if op.weights.tag != group_weights_tag(op):
+            return f"weights layout {op.weights.tag}; only {group_weights_tag(op)} is supported"
+        return refuse(op.src, op.dst) or refuse_operands(op) or refuse_bounded(attr, op.dst)
+
+    def complete(self, op: Convolution, attr: PrimitiveAttr, target: Target) -> Convolution:
+        tag = blocked_tag(op.src.ndims)
+        return dataclasses.replace(
+            op, src=chosen(op.src, tag), weights=chosen(op.weights, group_weights_tag(op)), dst=chosen(op.dst, tag),
+            bias=op.bias and chosen(op.bias, ""),
+        )  # fmt: skip
+
+    def program(self, op: Convolution, attr: PrimitiveAttr, target: Target) -> Program:
+        if op.dst.elements == 0:
+            return Program((), ())
+        window = Window.of(op)
+        planes = op.src.padded_dims[1] // 16
+        rows, phases, columns = window.copy()
+        plane = rows * phases * columns * 64
+        build = NestBuilder()
+        source: LaunchArgument = ("m", (int(Arg.SRC), 0))
+        if not window.is_direct:
+            count = op.src.dims[0] * planes
+            copy = build.book(count * plane)
+            build.launch(KernelSpec.of("conv_pad"), (source, copy, *ints(window.copy_sizes())), count * rows)
+            source = copy
+        taps = [window.offset(kh, kw, columns) * 64 for kh in range(window.kernel[0]) for kw in range(window.kernel[1])]
+        shape = (1, window.out[0] * window.out[1]) if window.is_pointwise else window.out
+        row = 0 if window.is_pointwise else window.step * phases * columns * 64
+        tiles = tiling(target.isa, *shape, 1)
+        blocks = op.dst.padded_dims[1] // 16
+        block_table: list[int] = []
+        steps: list[int] = []
+        for block in range(blocks):
+            found = _steps(op, block, taps, plane)
+            block_table += [8 * len(steps), len(found)]
+            steps += [value for step in found for value in step]
+        image = planes * plane
+        cut = strips(len(tiles.places), image, op.weights.nbytes, blocks, op.dst.dims[0])
+        entries = [
+            (kind, first * row + column * 64, (first * shape[1] + column) * 64) for kind, first, column in tiles.places
+        ]
+        tables = (block_table, steps, [v for entry in entries for v in entry], list(cut))
+        low, bound = bounds(attr)
+        bias: LaunchArgument = ("m", (int(Arg.BIAS), 0)) if op.bias else ("i", 0)
+        args: tuple[LaunchArgument, ...] = (
+            source, ("m", (int(Arg.WEIGHTS), 0)), bias, ("m", (int(Arg.DST), 0)), chain_source(attr),
+            *(("t", build.table(values)) for values in tables),
+            *ints((len(cut) - 1, blocks, op.dst.dims[1], image, row, op.dst.dims[1] // op.groups * 4)),
+            *ints((shape[0] * shape[1] * 64,)), ("f", low), ("f", bound),
+        )  # fmt: skip
+        kernel = KernelSpec.of("conv_grouped", tiles=tiles.kinds, step=64, ragged=op.dst.dims[1] % 16 != 0)
+        build.launch(kernel, args, op.dst.dims[0] * (len(cut) - 1) * blocks)
+        return build.program()
+
+
+def _steps(op: Convolution, block: int, taps: list[int], plane: int) -> list[tuple[int, int, int, int]]:
+    """Return the steps of a block of 16 outputs: src offset, lanes, offset in the weights, and its outputs as bits."""
+    outputs, inputs = op.dst.dims[1] // op.groups, op.weights.dims[1]
+    row, blocks = outputs * 4, -(-inputs // 16)
+    first, end = block * 16, min(block * 16 + 16, op.dst.dims[1])
+    found = []
+    for group in range(first // outputs, (end - 1) // outputs + 1):
+        lanes = range(max(first, group * outputs) - first, min(end, (group + 1) * outputs) - first)
+        bits = (1 << lanes.stop) - (1 << lanes.start)
+        for begin, count in _runs(group * inputs, inputs):
+            number, lane = divmod(begin - group * inputs, 16)
+            for tap, offset in enumerate(taps):
+                weights = ((group * blocks + number) * len(taps) + tap) * 16 + lane
+                source = begin // 16 * plane + begin % 16 * 4 + offset
+                found.append((source, count, weights * row + (first - group * outputs) * 4, bits))
+    return found
+
+
+def _runs(first: int, count: int) -> list[tuple[int, int]]:
+    """Cut the channels of a group where a block of 16 begins, in the tensor or in the group: first channels and lengths."""
+    marks = {first, first + count, *range(-(-first // 16) * 16, first + count, 16), *range(first, first + count, 16)}
+    return [(at, to - at) for at, to in itertools.pairwise(sorted(marks))]
+
+
+def group_weights_tag(op: Convolution) -> str:
+    """Return the tag with all outputs of a group side by side: ``ABcd16b68a`` for groups of 68."""
+    outputs = op.weights.dims[0] // op.groups
+    letters = "cdefghijkl"[: op.weights.ndims - 2]
+    return f"aB{letters}16b" if outputs == 1 else f"AB{letters}16b{outputs}a"
