@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from .execution.primitive import Primitive
 
     _OnPool = Callable[[ThreadpoolInterface, tuple[int, ...]], None]
+    _Ready = tuple[tuple[int, int], Callable[[tuple[int, ...]], None], _OnPool]
 
 #: Meaning of ``offsetc`` -> mask of dst's zero points: one value, one a column, one a row.
 _OFFSETS: Final = {"F": 0, "R": 2, "C": 1}
@@ -240,13 +241,16 @@ class _Products:
 
         self.engine = Engine("cpu")
         self._verbose = self.engine.verbose
-        from .memory.array_address import address_of
+        from .memory.array_address import address_in_order, address_of
 
         self._array, self._empty, self._float32 = numpy.ndarray, numpy.empty, numpy.dtype("float32")
-        self._address_of = address_of
+        self._address_of, self._address_in_order = address_of, address_in_order
         self._primitive = lru_cache(maxsize=_KEPT)(self._create)
         self._ready = lru_cache(maxsize=_KEPT)(self._bind)
         self._scratchpads = ThreadScratchpads()
+        #: Shapes, transpositions, and strides of what is not row-major, that `multiply_in_place` was asked for last, and what
+        #: it found.
+        self._latest: tuple[object, _Ready | None] = (None, None)
 
     def primitive(self, src: MemoryDesc, weights: MemoryDesc, dst: MemoryDesc, attr: PrimitiveAttr) -> Primitive:
         """Return the primitive of a product, ready to be executed."""
@@ -266,9 +270,19 @@ class _Products:
         The calling thread computes it, together with a pool's threads if there is one, which it has joined.
         """
         float32 = self._float32
-        if type(a) is not self._array or type(b) is not self._array or a.dtype != float32 or b.dtype != float32:
+        if type(a) is not self._array or type(b) is not self._array:
             return None
-        ready = self._ready(a.shape, a.strides, b.shape, b.strides, transa, transb)
+        if (a.dtype is not float32 and a.dtype != float32) or (b.dtype is not float32 and b.dtype != float32):
+            return None
+        left, right = self._address_in_order(a), self._address_in_order(b)
+        # The strides of row-major matrices follow from their shapes.
+        strides = None if left and right else (a.strides, b.strides)
+        asked = a.shape, b.shape, transa, transb, strides
+        known, ready = self._latest
+        # A look into the cache takes longer, because it hashes all numbers.
+        if known != asked:
+            ready = self._ready(a.shape, a.strides, b.shape, b.strides, transa, transb)
+            self._latest = asked, ready
         if ready is None or self._verbose.executes:
             return None
         shape, execute, execute_on = ready
@@ -277,16 +291,17 @@ class _Products:
         elif c.dtype != float32 or c.shape != shape or not c.flags.c_contiguous or not c.flags.writeable:
             return None
         address_of = self._address_of
+        addresses = left or address_of(a), right or address_of(b), address_of(c)
         if pool is None:
-            execute((address_of(a), address_of(b), address_of(c)))
+            execute(addresses)
         else:
-            execute_on(pool, (address_of(a), address_of(b), address_of(c)))
+            execute_on(pool, addresses)
         return c
 
     def _bind(
         self, a: tuple[int, ...], a_steps: tuple[int, ...], b: tuple[int, ...], b_steps: tuple[int, ...], transa: bool,
         transb: bool,
-    ) -> tuple[tuple[int, int], Callable[[tuple[int, ...]], None], _OnPool] | None:  # fmt: skip
+    ) -> _Ready | None:  # fmt: skip
         """Return the product's shape and what multiplies matrices at their addresses, alone and on a pool; or None.
 
         Shapes and strides, in bytes, are those of matrices of float32. Matrices are read in whole vectors, so the last

@@ -136,6 +136,9 @@ class DeviceContext:
         #: Evicted instances that are still in use: another one of them would be memory twice.
         self._in_use: weakref.WeakValueDictionary[InstanceKey, Any] = weakref.WeakValueDictionary()
         self._found = 0
+        #: Counts without the lock what is found again; each look at it is a count, too.
+        self._again = itertools.count()
+        self._looks = 0
         self._created = 0
         self._evicted = 0
         self._forgotten = 0
@@ -225,10 +228,10 @@ class DeviceContext:
 
     def find_again(self, instance: object) -> bool:
         """Return whether an instance is the one that was used last and is still kept; it then counts as found."""
-        with self._lock:
-            again = self._latest is instance
-            self._found += again
-            return again
+        if self._latest is not instance:
+            return False
+        next(self._again)
+        return True
 
     def add(self, key: InstanceKey, instance: Any) -> None:
         """Keep an instance in the place of the key's former one; evict the least recently used beyond the bounds."""
@@ -285,7 +288,9 @@ class DeviceContext:
         """Return the number of instances, and the counters."""
         with self._lock:
             self._drop_gone()
-            counts = (self._found, self._created, self._evicted, self._forgotten)
+            found = self._found + next(self._again) - self._looks
+            self._looks += 1
+            counts = (found, self._created, self._evicted, self._forgotten)
             return ContextStatistics(len(self._instances), *counts)
 
     def _hold(self, key: InstanceKey, instance: Any) -> None:

@@ -20,8 +20,8 @@ from poolrt.inprocess.device_context import DeviceContext
 from poolrt.run_inputs import describe_names, refuse_unnamed, to_array
 from poolrt.workers.desc import type_name
 from poolrt.workers.engines.engine import Engine
-from poolrt.workers.memory.array_address import address_of
-from poolrt.workers.memory.array_room import readable, readable_address
+from poolrt.workers.memory.array_address import address_of, readable_address
+from poolrt.workers.memory.array_room import readable
 from poolrt.workers.streams.stream import Stream
 
 from .compiled_graphs import CompiledGraphs, Shapes, name_of, open_engine
@@ -85,11 +85,11 @@ class Executor:
         self.phase = phase
         self._cuts: Final = graph.cuts
         self._built: Final = replace(graph.to_ir(), engine=name_of(engine))
-        #: Data types of the inputs by name, as graphs and arrays have them.
-        self._wanted: Final = {
-            name: (self._built.values[value].dtype, storage_type(self._built.values[value].dtype))
+        #: Names of the inputs, and data types as graphs and arrays have them.
+        self._wanted: Final = [
+            (name, self._built.values[value].dtype, storage_type(self._built.values[value].dtype))
             for name, value in self._built.inputs
-        }
+        ]
         engines = (node.engine for node in self._built.nodes if node.engine)
         constants = self._built.constants.values()
         places = self.context, cache, _constant_files(constants)
@@ -159,19 +159,25 @@ class Executor:
     def _check(self, inputs: Mapping[str, Any]) -> tuple[list[NDArray[Any]], list[int]]:
         """Return the inputs in order, as arrays of the right data type that kernels can read, and their addresses."""
         wanted = self._wanted
-        if inputs.keys() != wanted.keys():
-            values = [(name, self._built.values[value]) for name, value in self._built.inputs]
-            ports = {name: f"{name} {type_name(desc.dtype)}{list(desc.dims)}" for name, desc in values}
-            raise ValueError(describe_names(f"graph {self.graph}", ports, inputs))
+        if len(inputs) != len(wanted):
+            raise self._wrong_names(inputs)
         arrays, addresses = [], []
-        for name, (dtype, kind) in wanted.items():
-            array = inputs[name]
+        for name, dtype, kind in wanted:
+            try:
+                array = inputs[name]
+            except KeyError:
+                raise self._wrong_names(inputs) from None
             if type(array) is not _ARRAY or array.dtype is not kind or not (address := readable_address(array)):
                 array = _readable_array(name, array, dtype, kind)
                 address = address_of(array)
             arrays.append(array)
             addresses.append(address)
         return arrays, addresses
+
+    def _wrong_names(self, inputs: Mapping[str, Any]) -> ValueError:
+        values = [(name, self._built.values[value]) for name, value in self._built.inputs]
+        ports = {name: f"{name} {type_name(desc.dtype)}{list(desc.dims)}" for name, desc in values}
+        return ValueError(describe_names(f"graph {self.graph}", ports, inputs))
 
 
 def _constant_files(constants: Iterable[Constant]) -> ConstantFiles | None:

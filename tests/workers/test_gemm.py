@@ -183,6 +183,21 @@ def test_threads_multiply_matrices_in_place_side_by_side() -> None:
         assert max(threads.map(task, jobs * 4)) <= 2e-6
 
 
+def test_matrices_of_the_last_shapes_in_another_order_are_multiplied_right() -> None:
+    a, b = (np.random.default_rng(seed).standard_normal((16, 16), np.float32) for seed in (1, 2))
+    apart = np.zeros((16, 32), np.float32)
+    apart[:, :16] = a
+    for left, right, turned in (
+        (a, b, False),
+        (a.T, b, False),
+        (a, b.T, True),
+        (a, b, False),
+        (apart[:, :16], b, False),
+    ):
+        want = left @ (right.T if turned else right)
+        np.testing.assert_allclose(sgemm(left, right, transb=turned), want, rtol=1e-4, atol=1e-5)
+
+
 def test_matrices_may_begin_anywhere_in_a_cache_line() -> None:
     rng = np.random.default_rng()
     a = rng.standard_normal((40, 700)).astype(np.float32)

@@ -66,8 +66,11 @@ class CallingThreadExecution:
             launches = BoundLaunches(self._primitive, self._args)
         if self._nbytes:
             addresses = (*addresses, self._scratchpads.grant(self._nbytes).address)
-        for block, index, number, offset in launches.places:
-            block[index] = addresses[number] + offset
+        # An interrupt here drops the launches.
+        if addresses != launches.addresses:
+            launches.addresses = addresses
+            for block, index, number, offset in launches.places:
+                block[index] = addresses[number] + offset
         for kernel, packed, region in launches.calls:
             if kernel(launches.start, launches.error, packed):
                 raise region.failure(launches.room[_ERROR])
@@ -117,7 +120,7 @@ class BoundLaunches:
     ``args`` are the arguments whose addresses an execution gets, in this order, before that of the scratchpad.
     """
 
-    __slots__ = ("_addresses", "_bound", "calls", "error", "places", "room", "start")
+    __slots__ = ("_bound", "addresses", "calls", "error", "places", "room", "start")
 
     def __init__(self, primitive: RealizedPrimitive, args: tuple[int, ...]) -> None:
         own = int(Arg.SCRATCHPAD)
@@ -135,7 +138,8 @@ class BoundLaunches:
             (KERNEL_TYPE(block.kernel.address), block.addresses[0], Region(block.kernel.address, block.addresses, name))
             for block in bound.blocks
         ]
-        self._addresses: Sequence[int] | None = None
+        #: Those of the last run.
+        self.addresses: Sequence[int] | None = None
         #: What kernels return, and from `_ERROR` on what they raise; and the addresses of both.
         self.room = (ctypes.c_int64 * 8)()
         self.start = ctypes.addressof(self.room)
@@ -143,8 +147,8 @@ class BoundLaunches:
 
     def run(self, addresses: Sequence[int]) -> None:
         """Run on memory at addresses, which mostly are those of the last time. Raises KernelFailed."""
-        if addresses != self._addresses:
-            self._addresses = addresses
+        if addresses != self.addresses:
+            self.addresses = addresses
             for block, index, number, offset in self.places:
                 block[index] = addresses[number] + offset
         start, error = self.start, self.error

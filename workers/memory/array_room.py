@@ -38,12 +38,6 @@ def readable_in_place(array: NDArray[Any]) -> bool:
     return bool(address) and has_room_behind(address + array.nbytes)
 
 
-def readable_address(array: NDArray[Any]) -> int:
-    """Return the address of an array that kernels can read where it is; 0 for any other array, and for an empty one."""
-    address, nbytes = address_in_order(array), array.nbytes
-    return address if address and nbytes and -(address + nbytes) % _PAGE >= SLACK else 0
-
-
 def readable(array: NDArray[Any]) -> NDArray[Any]:
     """Return an array as it is if kernels can read it where it is, else a copy."""
     return array if readable_in_place(array) else copy_with_room(array)

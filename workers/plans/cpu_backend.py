@@ -46,8 +46,6 @@ class CpuBackend:
         #: an offset.
         self._inputs: list[tuple[int, ctypes.Array[ctypes.c_int64], int, int]] = []
         self._outputs: list[tuple[int, ctypes.Array[ctypes.c_int64], int, int]] = []
-        #: Runs regions; a sequential pool would only pass them on.
-        self._run = PackedRegions.run_all if type(self._pool) is SequentialPool else self._pool.run_regions
 
     @property
     def nbytes(self) -> int:
@@ -83,7 +81,26 @@ class CpuBackend:
     def run(self, batch: PackedRegions) -> None:
         """Run regions, or submit them to an asynchronous threadpool. Raises KernelFailed."""
         with self._order:
-            self._run(batch)
+            self._pool.run_regions(batch)
+
+    def alone(self, batch: PackedRegions) -> Callable[[Sequence[int], Sequence[int]], None] | None:
+        """Return what moves to inputs and outputs and runs the only batch of a plan; None if threads may run tasks of it.
+
+        For a plan of one short step, the calls of `move`, `run` and `wait` take as long as the step.
+        """
+        if type(self._pool) is not SequentialPool:
+            return None
+        moving_in, moving_out, order, run_all = self._inputs, self._outputs, self._order, batch.run_all
+
+        def run(inputs: Sequence[int], outputs: Sequence[int]) -> None:
+            for number, job, place, offset in moving_in:
+                job[place] = inputs[number] + offset
+            for number, job, place, offset in moving_out:
+                job[place] = outputs[number] + offset
+            with order:
+                run_all()
+
+        return run
 
     def wait(self) -> None:
         """Return when all regions have ended. Raises KernelFailed."""

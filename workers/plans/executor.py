@@ -108,6 +108,9 @@ class PlanExecutor:
                 self._devices[number] = backend
         self._batches = [(self._backends[n], self._backends[n].batch(parts)) for n, parts in self._bind()]
         self._keep += ((backend, backend.nbytes) for backend in self._backends)
+        self._alone: Callable[[Sequence[int], Sequence[int]], None] | None = None
+        if len(self._backends) == len(self._batches) == 1 and isinstance(self._backends[0], CpuBackend):
+            self._alone = self._backends[0].alone(self._batches[0][1])
 
     def parts(self) -> list[tuple[object, int]]:
         """Return what this keeps alive, with its bytes: workspaces, scratchpads, resources, and what it was given."""
@@ -115,6 +118,9 @@ class PlanExecutor:
 
     def run(self, inputs: Sequence[int], outputs: Sequence[int]) -> None:
         """Execute all steps on row-major inputs and outputs given by address. Raises KernelFailed naming the step."""
+        if self._alone is not None:
+            self._alone(inputs, outputs)
+            return
         try:
             for backend in self._backends:
                 backend.move(inputs, outputs)
@@ -138,6 +144,7 @@ class PlanExecutor:
         """Wait for the engines and release what the steps hold."""
         self._settle()
         self._batches.clear()
+        self._alone = None
 
     def _settle(self) -> None:
         """Return when no engine works on memory of a run: neither an error nor an interrupt must free what is in use."""

@@ -7,8 +7,8 @@ import mmap
 import numpy as np
 import pytest
 
-from poolrt.workers.memory.array_address import address_in_order
-from poolrt.workers.memory.array_room import ArrayRoom, has_room_behind, readable_address, readable_in_place
+from poolrt.workers.memory.array_address import address_in_order, readable_address
+from poolrt.workers.memory.array_room import ArrayRoom, has_room_behind, readable_in_place
 
 PAGE = mmap.PAGESIZE
 

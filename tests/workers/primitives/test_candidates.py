@@ -56,3 +56,12 @@ def test_only_values_of_one_type_and_sign_are_identical() -> None:
         assert [identical(one, other) for other in values] == [j == i for j in range(len(values))]
     assert identical((1, (2, 0.0), attrs[1]), (1, (2, 0.0), PrimitiveAttr((PostOp("eltwise", "relu", -0.0),))))
     assert identical(attrs[0], PrimitiveAttr((PostOp("eltwise", "relu", 0),)))
+
+
+def test_equal_attributes_are_one_object_in_queries_and_signs_of_zero_count() -> None:
+    known = PrimitiveDescCache()
+    first, again, other = (PrimitiveAttr((PostOp("eltwise", "relu", zero),)) for zero in (0.0, 0.0, -0.0))
+    assert known.same(first) is first
+    assert known.same(again) is first
+    assert known.same(other) is other
+    assert known.same(again) is first
