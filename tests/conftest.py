@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 
@@ -12,7 +13,7 @@ from hypothesis import HealthCheck, settings
 
 from poolrt.workers.primitives.compiler_pool import compiler_pool
 from tests.left_behind import nothing_left_behind
-from tests.workers.compiled import shared_kernels
+from tests.workers.compiled import STARTUP, shared_kernels
 from tests.workers.own_process import python
 
 # The time that an example takes on a busy machine says nothing about the example.
@@ -32,6 +33,8 @@ def pytest_configure(config: pytest.Config) -> None:
         shared = ExitStack()
         shared.enter_context(shared_kernels())
         config.add_cleanup(shared.close)
+    # Pools and compilers give their processes the path of modules that this one has.
+    sys.path.append(STARTUP)
 
 
 def pytest_xdist_auto_num_workers() -> int:

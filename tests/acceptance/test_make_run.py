@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from tests.startup.shared_compiler import FOLDER
+
 from .surroundings import PROGRAM_S, Surroundings, wait_until
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "resnet50.py"
@@ -17,7 +19,7 @@ def run_example(place: Surroundings, *words: str) -> subprocess.CompletedProcess
     """Run the example as `make run` does, in a HOME and with no setting of poolrt."""
     done = subprocess.run(
         [sys.executable, str(EXAMPLE), "--images", "4", *words],
-        env=place.environment(POOLRT_HOME=""), cwd=place.folder, capture_output=True, text=True,
+        env=place.environment(POOLRT_HOME="", **{FOLDER: ""}), cwd=place.folder, capture_output=True, text=True,
         timeout=PROGRAM_S, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr

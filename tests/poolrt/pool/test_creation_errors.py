@@ -14,6 +14,7 @@ import pytest
 
 import poolrt
 from poolrt.errors import CreationFailed, CreatorLost
+from tests.startup.shared_compiler import FOLDER
 
 from .created import create
 from .processes import BOUND_S, family, relu_graph
@@ -23,7 +24,11 @@ _X = np.linspace(-1, 1, 32, dtype=np.float32).reshape(4, 8)
 
 @pytest.fixture
 def shadow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder in front of all others on the path of the pools of this test, which leave no process behind."""
+    """A folder in front of all others on the path of the pools of this test, which leave no process behind.
+
+    Their creators share no kernels with other tests.
+    """
+    monkeypatch.delenv(FOLDER, raising=False)
     before = set(family())
     folder = tmp_path / "shadow"
     folder.mkdir()

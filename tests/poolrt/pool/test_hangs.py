@@ -19,6 +19,7 @@ from poolrt.errors import CreatorLost, WorkerLost
 from poolrt.graph.lower import lower
 from poolrt.graph.wire_parser import parse
 from poolrt.workers.engines.target import cpu_target
+from tests.startup.shared_compiler import FOLDER
 
 from .processes import BOUND_S, below, creation_held, family, is_alive, relu_graph, until_there, wait_until, workers_of
 
@@ -67,7 +68,10 @@ def test_a_stopped_worker_and_a_stopped_creator_are_replaced_and_their_work_is_r
 
 
 @pytest.mark.slow
-def test_a_stopped_preloaded_fork_server_is_replaced_and_the_load_succeeds(private: dict[str, Any]) -> None:
+def test_a_stopped_preloaded_fork_server_is_replaced_and_the_load_succeeds(
+    private: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(FOLDER, raising=False)  # so that it imports the compiler, which takes its time
     with poolrt.Pool(workers=1, threads=1, **private) as pool, ThreadPoolExecutor(1) as threads:
         workers, coordinator = workers_of(pool), pool.stats()["pid"]
         load = threads.submit(pool.load, relu_graph())

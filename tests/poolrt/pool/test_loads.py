@@ -24,6 +24,7 @@ from poolrt.workers.engines.target import cpu_target
 from poolrt.workers.ipc.channel import Channel, pair
 from poolrt.workers.ipc.protocol import Kind, check_message
 from poolrt.workers.processes import creator
+from tests.startup.shared_compiler import FOLDER
 
 from .created import create
 from .processes import BOUND_S, below, creation_held, family, relu_graph, wait_until, workers_of
@@ -329,7 +330,10 @@ def test_creators_and_their_fork_server_do_not_outlive_the_pool(settings: dict[s
     assert set(family()) - before == set()
 
 
-def test_closing_a_pool_while_it_creates_ends_at_once(settings: dict[str, Any], tmp_path: Path) -> None:
+def test_closing_a_pool_while_it_creates_ends_at_once(
+    settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(FOLDER, raising=False)  # so that a creation takes its time
     before = set(family())
     pool = poolrt.Pool(workers=1, **{**settings, "home": str(tmp_path)})
     pool.stats()

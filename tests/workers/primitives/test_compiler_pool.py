@@ -26,6 +26,7 @@ from poolrt.workers.implementations.primitive_desc import PrimitiveDesc, primiti
 from poolrt.workers.primitives import compiler_pool as module
 from poolrt.workers.primitives.compiler_pool import CompilerPool
 from poolrt.workers.primitives.entry import parse_entry
+from tests.startup.shared_compiler import FOLDER
 from tests.workers.own_process import ANSWER_S
 
 BOUND_S = 30.0
@@ -63,6 +64,7 @@ def break_compilers(place: Path, patched: pytest.MonkeyPatch, code: str) -> None
     (place / "llvmlite").mkdir()
     (place / "llvmlite" / "__init__.py").write_text(f"{code}\n", encoding="utf-8")
     patched.syspath_prepend(str(place))
+    patched.delenv(FOLDER, raising=False)  # kernels of other tests would need no compiler
 
 
 def wait_until(condition: Callable[[], bool]) -> None:

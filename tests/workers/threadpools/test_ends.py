@@ -24,7 +24,7 @@ from poolrt.cachestore import CacheStore
 from poolrt.workers import Eltwise
 from poolrt.workers.desc import Arg, MemoryDesc
 from poolrt.workers.engines.engine import Engine
-from poolrt.workers.engines.target import cpu_target
+from poolrt.workers.engines.target import cpu_target, host_isa
 from poolrt.workers.execution.memory import Memory
 from poolrt.workers.kernels.spec import KernelSpec
 from poolrt.workers.streams.attributes import StreamAttr
@@ -311,7 +311,7 @@ def test_the_threads_of_a_pool_that_is_dropped_run_its_regions_and_end() -> None
 def test_a_process_may_end_while_its_pools_have_work(tmp_path: Path) -> None:
     parts = ("loop", "submit", "nest", "clock")
     for part in parts:
-        binary = compiled.compiled(KernelSpec.of("region_loop", part=part), cpu_target())
+        binary = compiled.compiled(KernelSpec.of("region_loop", part=part), cpu_target(host_isa()))
         (tmp_path / part).write_bytes(binary)
     code = f"""
 import time
