@@ -17,8 +17,6 @@ from .surroundings import Surroundings
 
 #: Forms of files, so that each is read in earnest by one network or another.
 FORMS = ("npy", "npz", "named npz", "pb")
-#: Beside the smallest one, `test_make_run.py` runs ResNet-50.
-QUICK = "squeezenet"
 #: Networks on OpenCL.
 OPENCL = ("shufflenet", "squeezenet")
 
@@ -39,12 +37,11 @@ def write(path: Path, form: str, name: str, array: NDArray[np.float32]) -> Path:
     return path
 
 
+# By default, `test_make_run.py` runs one of them, and the test below compares a small network with ONNX Runtime.
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "form"),
-    [
-        pytest.param(name, FORMS[i % len(FORMS)], marks=[] if name == QUICK else [pytest.mark.slow])
-        for i, name in enumerate(models.NAMES)
-    ],
+    [(name, FORMS[i % len(FORMS)]) for i, name in enumerate(models.NAMES)],
 )
 def test_a_seeded_network_gives_what_is_stored_of_onnx_runtime(
     warm: Surroundings, tmp_path: Path, name: str, form: str

@@ -35,7 +35,7 @@ class Scale:
 
 SHORT: Final = Scale(
     processes=5, keys=30, size=5_000, create_s=0.004, lease_s=1.0, rounds=2, outage_s=0.7, hits=2, pause_s=0.01,
-    kills=8, mutations=40, interrupts=8, soak_s=20.0,
+    kills=5, mutations=20, interrupts=8, soak_s=20.0,
 )  # fmt: skip
 USUAL: Final = Scale(
     processes=16, keys=200, size=50_000, create_s=0.005, lease_s=2.0, rounds=10, outage_s=5.0, hits=4, pause_s=0.02,

@@ -21,7 +21,7 @@ from .verbose.lines import ReadLines, parsed
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run one case in three on native kernels, on one ISA level, and each on one kind of engine; the thorough tier runs all.
+    """Run one case in five on native kernels, on one ISA level, and each on one kind of engine; the thorough tier runs all.
 
     Levels and engines change from case to case. `support.test_cells` has each implementation of each operation by default.
     """
@@ -37,7 +37,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             if (value := parameters.get(name)) in values:
                 number = crc32(item.nodeid.replace(str(value), "").encode())
                 if values[number % len(values)] != value or (
-                    "case" in parameters and name == "isa" and number // 8 % 3
+                    "case" in parameters and name == "isa" and number // 8 % 5
                 ):
                     item.add_marker(pytest.mark.slow)
 

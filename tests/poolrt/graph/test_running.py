@@ -31,13 +31,13 @@ def test_an_operation_computes_what_numpy_does(native_graphs: NativeGraphs, name
         agree(got, want[output])
 
 
-#: Operations, each with the data type that it is tried with by default; the thorough tier tries all pairs.
+#: Operations, some with the data type that they are tried with by default; the thorough tier tries all pairs.
 KEEPERS = {
-    "deconvolution": "float16",
+    "deconvolution": "",
     "reduction": "bfloat16",
     "layer_normalization": "float64",
     "slice": "float16",
-    "gru": "bfloat16",
+    "gru": "",
     "shuffle": "float64",
 }
 
@@ -114,12 +114,20 @@ def test_a_graph_on_references_computes_what_a_fast_one_does(native_graphs: Nati
     assert not np.array_equal(fast, slow)
 
 
-@settings(max_examples=40, deadline=None, derandomize=True, database=None, suppress_health_check=[HealthCheck.too_slow])
-@given(graphs(implementation="ref:", views=True))
-def test_random_graphs_compute_the_same_in_every_layout(
-    native_graphs: NativeGraphs, drawn: tuple[Graph, dict[str, Array]]
-) -> None:
-    graph, inputs = drawn
+@pytest.mark.parametrize("examples", [15, pytest.param(40, marks=pytest.mark.slow)])
+def test_random_graphs_compute_the_same_in_every_layout(native_graphs: NativeGraphs, examples: int) -> None:
+    quiet = settings(deadline=None, derandomize=True, database=None, suppress_health_check=[HealthCheck.too_slow])
+
+    @settings(quiet, max_examples=examples)
+    @given(graphs(implementation="ref:", views=True))
+    def compare(drawn: tuple[Graph, dict[str, Array]]) -> None:
+        check_layouts(native_graphs, *drawn)
+
+    compare()
+
+
+def check_layouts(native_graphs: NativeGraphs, graph: Graph, inputs: dict[str, Array]) -> None:
+    """Raise AssertionError unless a graph's outputs are right with layouts chosen and without."""
     want = run_wire(*graph.to_wire(optimize=False), {name: x.astype(np.float32) for name, x in inputs.items()})
     for optimize in (True, False):
         for name, got in native_graphs.run(graph, inputs, optimize).items():

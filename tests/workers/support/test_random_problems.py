@@ -32,6 +32,8 @@ from .verification import Verification
 #: Problems for each implementation by engine kind: first those of the thorough tier. And the most that are drawn to find them.
 PROBLEMS = {"cpu": (16, 1), "opencl": (6, 1)}
 DRAWS = 10_000
+#: Tests that draw operations in `make test`.
+PARTS = 3
 #: Types that implementations of their own have, or that are computed in f32, and how many of the problems are in one of them.
 OTHER_TYPES = ("f16", "bf16", "u8", "s8", "s64", "u16")
 SHARE_OF_OTHER_TYPES = 0.4
@@ -89,17 +91,32 @@ def made_for_speed(engine_kind: str) -> list[str]:
     return [kind for kind in OPERATIONS if len(implementations(kind, engine_kind)) > 1]
 
 
+@pytest.mark.parametrize("verification", ["native", "opencl"], indirect=True)
+@pytest.mark.parametrize("part", range(PARTS))
+def test_implementations_of_some_operations_compute_random_problems(verification: Verification, part: int) -> None:
+    """Each part draws operations of its own; together they compute about a third, other ones in each run."""
+    kinds = made_for_speed(verification.target.engine_kind)
+    chosen = random.Random(f"{verification.seed} {part}").sample(kinds, len(kinds) // (3 * PARTS) + 1)
+    for kind in chosen:
+        compute(verification, kind)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("verification", "kind"),
     [
-        pytest.param(runner + tier, kind, marks=[pytest.mark.slow] if tier else [])
-        for tier in ("", WHOLE)
+        (runner + WHOLE, kind)
         for runner, engine in (("native", "cpu"), ("opencl", "opencl"))
         for kind in made_for_speed(engine)
     ],
     indirect=["verification"],
 )
 def test_every_implementation_made_for_speed_computes_random_problems(verification: Verification, kind: str) -> None:
+    compute(verification, kind)
+
+
+def compute(verification: Verification, kind: str) -> None:
+    """Compute problems with each implementation of an operation that is made for speed. Raises AssertionError."""
     rng = random.Random(verification.seed)
     listed = {name for cell in cells() if cell.kind == kind for name in offered(cell, verification.target)}
     thorough, few = PROBLEMS[verification.target.engine_kind]

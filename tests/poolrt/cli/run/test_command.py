@@ -174,9 +174,10 @@ def test_a_result_that_differs_exits_with_status_1_and_names_the_output(place: P
     ("words", "environ", "status", "reason"),
     [
         (["none.onnx", "--random-inputs", "0"], {}, 2, "none.onnx: no such file"),
-        (["broken.onnx", "--random-inputs", "0"], {}, 1, "broken.onnx"),
+        # `tests/acceptance/test_bad_input.py` has more of them.
+        pytest.param(["broken.onnx", "--random-inputs", "0"], {}, 1, "broken.onnx", marks=pytest.mark.slow),
         pytest.param(["strange.onnx", "--random-inputs", "0"], {}, 1, "node 'first' (Einsum", marks=pytest.mark.slow),
-        (["m.onnx"], {}, 2, "no value for x float32[1, 16, 8, 8]"),
+        pytest.param(["m.onnx"], {}, 2, "no value for x float32[1, 16, 8, 8]", marks=pytest.mark.slow),
         *(
             # The errors of inputs are those of `read_inputs`, which has tests of its own.
             pytest.param(["m.onnx", "--input", value], {}, 2, reason, marks=pytest.mark.slow)
@@ -186,11 +187,27 @@ def test_a_result_that_differs_exits_with_status_1_and_names_the_output(place: P
                 ("x=double.npy", "holds float64, the model expects float32"),
             )
         ),
-        (["m.onnx", "--random-inputs", "0", "--expect", "none.npz"], {}, 2, "none.npz: No such file"),
+        pytest.param(
+            ["m.onnx", "--random-inputs", "0", "--expect", "none.npz"],
+            {},
+            2,
+            "none.npz: No such file",
+            marks=pytest.mark.slow,
+        ),
         (["m.onnx", "--random-inputs", "0", "--save", "none/out.npz"], {}, 2, "there is no folder none"),
-        (["m.onnx", "--random-inputs", "0"], {"POOLRT_REDIS_URL": "redis://127.0.0.1:1"}, 1, "is not available"),
-        (["m.onnx", "--random-inputs", "0"], {"POOLRT_ENGINE": "opencl:99"}, 1, "opencl:99"),
-        (["huge.onnx", "--random-inputs", "0"], {"POOLRT_ARENA_BYTES": "1MiB"}, 1, "arena"),
+        pytest.param(
+            ["m.onnx", "--random-inputs", "0"],
+            {"POOLRT_REDIS_URL": "redis://127.0.0.1:1"},
+            1,
+            "is not available",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            ["m.onnx", "--random-inputs", "0"], {"POOLRT_ENGINE": "opencl:99"}, 1, "opencl:99", marks=pytest.mark.slow
+        ),
+        pytest.param(
+            ["huge.onnx", "--random-inputs", "0"], {"POOLRT_ARENA_BYTES": "1MiB"}, 1, "arena", marks=pytest.mark.slow
+        ),
     ],
 )
 def test_an_impossible_run_is_refused_in_one_line_and_leaves_no_process(

@@ -73,7 +73,9 @@ def test_native_result_is_right_on_every_level(problem: Problem, isa: str, nativ
     check(problem, isa, native)
 
 
-@pytest.mark.parametrize("problem", FURTHER, ids=str)
+@pytest.mark.parametrize(
+    "problem", [FURTHER[0], *(pytest.param(p, marks=pytest.mark.slow) for p in FURTHER[1:])], ids=str
+)
 def test_native_result_of_every_algorithm_is_right(problem: Problem, native: NativeRunner) -> None:
     check(problem, None, native)
 
@@ -94,7 +96,9 @@ def check(problem: Problem, isa: str | None, native: NativeRunner) -> None:
         assert_close(got, want, "f32", THRESHOLD, f"seed {SEED}: {problem} on {threads} threads", size)
 
 
-@pytest.mark.parametrize("algorithm", ["sum", "max", "min", "mul"])
+@pytest.mark.parametrize(
+    "algorithm", ["sum", "max", *(pytest.param(a, marks=pytest.mark.slow) for a in ("min", "mul"))]
+)
 @pytest.mark.parametrize("dims", [(1, 20_000), (20_000, 3)])
 @pytest.mark.parametrize("threads", [1, THREADS])
 def test_nan_and_infinities_reach_the_result_from_anywhere(
@@ -126,10 +130,19 @@ def test_products_are_right(dims: tuple[int, int], native: NativeRunner) -> None
             np.testing.assert_allclose(got, want, rtol=6e-8 * src.size, err_msg=f"seed {SEED}: {problem}, {threads}")
 
 
-def test_parts_are_put_together_alike_on_threadpools_of_every_kind(native: NativeRunner) -> None:
+@pytest.mark.parametrize(
+    "problems",
+    [PROBLEMS[:1], PROBLEMS[4:5], pytest.param(PROBLEMS, marks=pytest.mark.slow)],
+    ids=["row", "columns", "all"],
+)
+def test_parts_are_put_together_alike_on_threadpools_of_every_kind(
+    problems: tuple[Problem, ...], native: NativeRunner
+) -> None:
     chance = np.random.default_rng(SEED)
+    divided = [problem for problem in problems if described(problem, THREADS).target.threads]
+    assert divided
     with closing(EveryPool(region_loop(), SEED)) as pools:
-        for problem in (p for p in PROBLEMS if described(p, THREADS).target.threads):
+        for problem in divided:
             src = chance.standard_normal(problem.src).astype(np.float32)
             PooledRunner(native, pools).results(described(problem, THREADS), {Arg.SRC: src})
 

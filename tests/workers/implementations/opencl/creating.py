@@ -1,4 +1,4 @@
-"""A creator: writes the entries of all cases of an operation into a folder."""
+"""A creator: writes the entries of cases of an operation into a folder."""
 
 from __future__ import annotations
 
@@ -25,15 +25,16 @@ class Creating:
         self._compiled: dict[KernelSpec, bytes] = {}
 
     def answer(self, request: Any) -> Any:
-        """Write the entry of each case of a kind; return the numbers of those that no implementation accepts.
+        """Write the entries of cases of a kind, by number; return the numbers of those that no implementation accepts.
 
         The program is described for this device with some fields of its identity changed, and compiled for it as it is.
         """
-        kind, changes = request
+        kind, changes, numbers = request
         real = opencl_target()
         target = replace(real, device=tuple((name, changes.get(name, value)) for name, value in real.device))
         refused = []
-        for number, case in enumerate(cases(kind)):
+        for number in numbers:
+            case = cases(kind)[number]
             try:
                 pd = primitive_desc(case.op, case.attr, target)
             except UnsupportedPrimitive:

@@ -1,4 +1,4 @@
-"""A consumer: runs the entries of all cases of an operation, and counts what its driver had to compile for that."""
+"""A consumer: runs the entries of cases of an operation, and counts what its driver had to compile for that."""
 
 from __future__ import annotations
 
@@ -27,10 +27,12 @@ class Running:
         self._folder = folder
         self._engine = OpenClEngine(threads=2)
 
-    def answer(self, kind: str) -> Any:
-        """Run what was created of a kind and write the results; return what ran, kernels compiled, damage done."""
+    def answer(self, request: Any) -> Any:
+        """Run entries of cases of a kind, by number, and write the results; return what ran, kernels compiled, damage done."""
+        kind, numbers = request
         done, compiled, damage = [], 0, []
-        for number, case in enumerate(cases(kind)):
+        for number in numbers:
+            case = cases(kind)[number]
             file = self._folder / f"{kind}-{number}.entry"
             if not file.exists():
                 continue
