@@ -174,7 +174,9 @@ def _operation(op: OpDesc, args: Mapping[int, Array]) -> Array:
         case Eltwise():
             return eltwise(op.algorithm, args[Arg.SRC], op.alpha, op.beta)
         case Binary():
-            return binary(op.algorithm, args[Arg.SRC], args[Arg.SRC_1])
+            found = binary(op.algorithm, args[Arg.SRC], args[Arg.SRC_1])
+            is_whole = op.src0.dtype in LIMITS and op.src1.dtype in LIMITS
+            return np.where(np.isnan(found), 0.0, found) if is_whole else found
         case Deconvolution():
             return deconvolution(op, args[Arg.SRC], args[Arg.WEIGHTS], args.get(Arg.BIAS))
         case BatchNormalization():

@@ -9,7 +9,7 @@ from numba.core import types
 
 from .binaries import BIT_AND, GE, bitwise, has_whole, whole_binary
 from .binaries import binary as combine
-from .data_types import bits_of_type
+from .data_types import bits_of_type, is_whole
 from .epilogue import fetch, finish, put_whole, whole_element, wraps_as
 from .scalars import read_s64
 from .tensor import dtype
@@ -21,6 +21,7 @@ def make(isa: str) -> tuple[Callable[..., None], Any]:
     def binary(begin: int, end: int, src0: int, src1: int, dst: int, chain: int, algorithm: int, operands: Any) -> None:
         bits = bits_of_type(dtype(dst))
         whole = has_whole(algorithm) and wraps_as(src0, src1)
+        integers = is_whole(dtype(src0)) and is_whole(dtype(src1))
         for item in range(begin, end):
             if algorithm >= BIT_AND:
                 x, y = whole_element(operands, src0, item), whole_element(operands, src1, item)
@@ -36,6 +37,9 @@ def make(isa: str) -> tuple[Callable[..., None], Any]:
                     put_whole(operands, dst, item, found)
                     continue
             value = combine(algorithm, fetch(operands, src0, item), fetch(operands, src1, item))
+            if integers and value != value:
+                # A division by 0.
+                value = 0.0
             finish(operands, dst, chain, item, value)
 
     return binary, types.void(*[types.int64] * 7, types.voidptr)

@@ -59,5 +59,8 @@ __kernel void binary(PRIMITIVE, long src0, long src1, long dst, long chain, long
         }
     }
     real x = binary_value((int)algorithm, fetch(left, item), fetch(right, item));
+    /* Integers divided by 0 give 0. */
+    if (x != x && is_whole(type_of(left)) && is_whole(type_of(right)))
+        x = 0;
     finish(x, to, table_at(chain), item);
 }
