@@ -10,6 +10,13 @@ from typing import Final
 _REGISTERS: Final = {"x86-64-v4": (32.0, 1.0), "x86-64-v3": (8.0, 0.5), "x86-64-v2": (4.0, 0.25), "x86-64": (4.0, 0.25)}
 #: ISA level -> positions of a large tile.
 _POSITIONS: Final = {"x86-64-v4": 14, "x86-64-v3": 6, "x86-64-v2": 2, "x86-64": 2}
+#: ISA level -> rows of the tiles that one kernel of products has: few kernels serve all numbers of rows.
+_HEIGHTS: Final = {
+    "x86-64-v4": ((14, 13, 12, 11), (10, 9, 8, 7), (6, 5, 4, 3), (2, 1)),
+    "x86-64-v3": ((6, 5, 4, 3), (2, 1)),
+    "x86-64-v2": ((2, 1),),
+    "x86-64": ((2, 1),),
+}
 #: Most runs of a tile: each takes a register for its address.
 _RUNS: Final = 4
 #: Bytes that a strip's source, or all weights, may take to be read again from the second-level cache.
@@ -83,6 +90,19 @@ def tile_positions(isa: str, rows: int) -> int:
     """Return the positions of a tile of a product with so many rows: 1, or an even number, so that few kernels do."""
     size = _even(rows, _POSITIONS[isa])[0]
     return size if size == 1 else size + size % 2
+
+
+def product_tiles(isa: str, rows: int) -> tuple[tuple[int, ...], tuple[int, int, int]]:
+    """Return the heights of a kernel's tiles, and the rows of a product's first tiles, how many these are, and all tiles.
+
+    The others have one row less, and are as few as heights of one kernel allow.
+    """
+    for tiles in range(-(-rows // _POSITIONS[isa]), rows + 1):
+        less, extra = divmod(rows, tiles)
+        for heights in _HEIGHTS[isa]:
+            if less in heights and less + bool(extra) in heights:
+                return heights, (less + bool(extra), extra or tiles, tiles)
+    raise ValueError(f"{rows} rows; expect at least 1")
 
 
 def row_tiles(isa: str, rows: int, most: int = 0) -> tuple[int, int, int]:

@@ -10,7 +10,7 @@ from ...desc import Arg, MatmulNbits, MemoryDesc, PrimitiveAttr
 from ...engines.target import Target
 from ...kernels.spec import KernelSpec
 from ..program import LaunchArgument, Program
-from .convolution_tiles import output_blocks, row_tiles
+from .convolution_tiles import output_blocks, product_tiles
 from .nest_builder import NestBuilder
 from .product import Shape, describe_left, lanes, moved, pack_left
 
@@ -117,17 +117,17 @@ def _describe_strips(build: NestBuilder, op: MatmulNbits, factors: _Factors, kin
     """Add the launches for many rows: some columns after the others become f32, and multiply all rows."""
     (rows, depth), (columns, blocks, nbytes) = op.src.dims, op.weights.dims
     shape = Shape(rows, depth, columns, (((), ()),))
-    positions, large, tiles = row_tiles(isa, rows)
+    heights, (height, large, tiles) = product_tiles(isa, rows)
     vectors = -(-columns // 16)
-    wide = output_blocks(isa, positions, vectors)
+    wide = output_blocks(isa, heights[0], max(vectors, 2))
     together = min(vectors, max(1, _STRIP // (depth * 64 * wide)) * wide)
-    left = describe_left(build, shape, op.src, positions, depth)
+    left = describe_left(build, shape, op.src, depth)
     if left.packs:
-        pack_left(build, shape, op.src, left, (positions, large, tiles), 0, depth)
+        pack_left(build, shape, op.src, left, (height, large, tiles), 0, depth)
     step, table = build.table([0, depth, 0]), build.table([left.offsets[0], 0, 0])
     room = build.book(together * depth * 64)
     unpack = KernelSpec.of("matmul_nbits", part="unpack", rows=1, bits=op.bits, points=kind)
-    gemm = KernelSpec.of("gemm", positions=positions, blocks=wide, rows=left.along == 4, packs="")
+    gemm = KernelSpec.of("gemm", heights=heights, blocks=wide, rows=left.along == 4, packs="")
     strides = (blocks * nbytes * 16, blocks * 64, line)
     for first in range(0, vectors, together):
         count = min(together, vectors - first)
@@ -135,7 +135,7 @@ def _describe_strips(build: NestBuilder, op: MatmulNbits, factors: _Factors, kin
         build.launch(unpack, (*sources, room, *(("i", n) for n in (depth, nbytes, blocks, line))), count)
         wanted = min(columns - first * 16, count * 16)
         bias: LaunchArgument = _NONE if op.bias is None else ("m", (int(Arg.BIAS), first * 64))
-        sizes = (tiles, large, wanted, 1, left.across, *lanes(left, positions), depth * 64, 64, 4, columns * 4)
+        sizes = (tiles, height, large, wanted, 1, left.across, *lanes(left, height), depth * 64, 64, 4, columns * 4)
         args: tuple[LaunchArgument, ...] = (
             left.at, room, bias, ("m", (int(Arg.DST), first * 64)), _NONE, ("t", table), ("t", step),
             *(("i", n) for n in sizes), _NONE, _NONE, ("f", -math.inf), ("f", -math.inf),

@@ -13,7 +13,7 @@ from ...kernels.spec import KernelSpec
 from ..program import LaunchArgument, Program
 from .chain import chain_source
 from .convolution_chain import bounds
-from .convolution_tiles import output_blocks, row_tiles
+from .convolution_tiles import output_blocks, product_tiles
 from .nest_builder import NestBuilder
 from .row_product import describe_row
 
@@ -103,22 +103,23 @@ def describe(shape: Shape, left: MemoryDesc, right: MemoryDesc, bias: bool, attr
         row = _describe_row(shape, left, right, bias, attr)
         if row is not None:
             return row
-    positions, large, tiles = row_tiles(isa, shape.rows)
+    heights, (height, large, tiles) = product_tiles(isa, shape.rows)
     vectors = -(-shape.columns // 16)
-    blocks = output_blocks(isa, positions, vectors)
+    # A kernel of two vectors computes a lone one as well as a kernel of its own would.
+    blocks = output_blocks(isa, heights[0], max(vectors, 2))
     low, bound = bounds(attr)
     slices = _slices(shape, right, tiles) if low == -math.inf else [(0, shape.depth)]
     most = slices[0][1]
     # The table begins with zeros, both factors of a product over nothing.
     build = NestBuilder(bytes(64))
-    strip_tiles = min(tiles, max(_STRIP_TILES, _STRIP // (max(most, 1) * positions * 4)))
+    strip_tiles = min(tiles, max(_STRIP_TILES, _STRIP // (max(most, 1) * height * 4)))
     strips = -(-tiles // strip_tiles)
     parts = -(-vectors // blocks)
     items = len(shape.batch) * strips * parts
     room = items * blocks * most * 64
     rows = columns = Matrices(("t", 0), [0] * len(shape.batch), 0, 0)
     if shape.depth:
-        rows = describe_left(build, shape, left, positions, most)
+        rows = describe_left(build, shape, left, most)
         columns = _columns(build, shape, right, tiles, most, room)
     packed_columns: LaunchArgument = build.book(room) if columns.packs else ("i", 0)
     if columns.aligns:
@@ -129,15 +130,15 @@ def describe(shape: Shape, left: MemoryDesc, right: MemoryDesc, bias: bool, attr
     targets = range(0, dst_matrix * len(shape.batch), dst_matrix)
     table = build.table([n for offsets in zip(rows.offsets, columns.offsets, targets, strict=True) for n in offsets])
     sizes = (
-        tiles, large, shape.columns, strips, rows.across, *lanes(rows, positions), columns.across, columns.along,
+        tiles, height, large, shape.columns, strips, rows.across, *lanes(rows, height), columns.across, columns.along,
         columns.column, shape.columns * 4,
     )  # fmt: skip
-    kernel = KernelSpec.of("gemm", positions=positions, blocks=blocks, rows=rows.along == 4, packs=columns.packs)
+    kernel = KernelSpec.of("gemm", heights=heights, blocks=blocks, rows=rows.along == 4, packs=columns.packs)
     bias_at: LaunchArgument = ("m", (int(Arg.BIAS), 0)) if bias else ("i", 0)
     residual = chain_source(attr)
     for first, count in slices:
         if rows.packs:
-            pack_left(build, shape, left, rows, (positions, large, tiles), first, count)
+            pack_left(build, shape, left, rows, (height, large, tiles), first, count)
         is_last = first + count == shape.depth
         args: tuple[LaunchArgument, ...] = (
             moved(rows.at, first * rows.along), moved(columns.at, first * columns.along), bias_at, dst, residual,
@@ -184,12 +185,12 @@ def _describe_row(shape: Shape, left: MemoryDesc, right: MemoryDesc, bias: bool,
     return describe_row(shape.depth, shape.columns, order, pairs, (lane, block, step), bias, attr)
 
 
-def describe_left(build: NestBuilder, shape: Shape, left: MemoryDesc, positions: int, most: int) -> Matrices:
+def describe_left(build: NestBuilder, shape: Shape, left: MemoryDesc, most: int) -> Matrices:
     """Return the left factor: where it is, or room for ``most`` inputs of each row, packed if rows compete for the cache."""
     src: LaunchArgument = ("m", (int(Arg.SRC), 0))
     strides = [4 * stride for stride in left.outer_strides()]
     *_, row, lane = strides
-    if lane != 4 or positions == 1 or row % _ALIASING:
+    if lane != 4 or shape.rows == 1 or row % _ALIASING:
         return Matrices(src, [offset(index, strides) for index, _ in shape.batch], row, lane)
     outer = left.dims[:-2]
     packed_row = most * 4 + 64
@@ -201,19 +202,19 @@ def describe_left(build: NestBuilder, shape: Shape, left: MemoryDesc, positions:
 def pack_left(
     build: NestBuilder, shape: Shape, left: MemoryDesc, to: Matrices, tiles: tuple[int, int, int], first: int, count: int,
 ) -> None:  # fmt: skip
-    """Pack ``count`` inputs of each row from number ``first`` on; ``tiles`` are those of `row_tiles`."""
+    """Pack ``count`` inputs of each row from number ``first`` on; ``tiles`` are those of `product_tiles`."""
     strides = [4 * stride for stride in left.outer_strides()]
     matrices = [offset(index, strides) + first * 4 for index in itertools.product(*map(range, left.dims[:-2]))]
-    positions, large, panels = tiles
-    sizes = (panels, positions, large, count, strides[-2], _packed_matrix(shape, to.across), to.across)
+    height, large, panels = tiles
+    sizes = (panels, height, large, count, strides[-2], _packed_matrix(shape, to.across), to.across)
     table: LaunchArgument = ("t", build.table(matrices))
     args = (("m", (int(Arg.SRC), 0)), to.at, table, *(("i", value) for value in sizes))
     build.launch(KernelSpec.of("gemm_pack"), args, len(matrices) * panels)
 
 
-def lanes(left: Matrices, positions: int) -> tuple[int, int]:
-    """Return the bytes from one input of a left factor to the next, in a tile of ``positions`` rows and in one of one less."""
-    return (positions * 4, (positions - 1) * 4) if left.packs else (left.along, left.along)
+def lanes(left: Matrices, height: int) -> tuple[int, int]:
+    """Return the bytes from one input of a left factor to the next, in a tile of ``height`` rows and in one of one less."""
+    return (height * 4, (height - 1) * 4) if left.packs else (left.along, left.along)
 
 
 def moved(place: LaunchArgument, nbytes: int) -> LaunchArgument:

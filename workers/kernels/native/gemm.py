@@ -9,7 +9,7 @@ import numba
 import numpy as np
 from numba.core import types
 
-from .reduce_tile import NO_RESIDUAL, OPEN, TileShape, make_tile
+from .reduce_tile import NO_RESIDUAL, OPEN, TileShape, make_tiles
 from .transpose import transpose, transpose_pad
 from .vec import iload, prefetch, vload, vload_part, vstore
 
@@ -17,8 +17,8 @@ from .vec import iload, prefetch, vload, vload_part, vstore
 _AHEAD: Final = 24
 
 
-def make(isa: str, positions: int, blocks: int, rows: bool, packs: str) -> tuple[Callable[..., None], Any]:
-    """Return the kernel for tiles of ``positions`` rows, or one row less, and ``blocks`` vectors of 16 columns.
+def make(isa: str, heights: tuple[int, ...], blocks: int, rows: bool, packs: str) -> tuple[Callable[..., None], Any]:
+    """Return the kernel for tiles of the ``heights`` in rows, and ``blocks`` vectors of 16 columns.
 
     With ``rows``, the inputs of a row of the left matrix are adjacent; else those of a tile's rows are. ``packs`` says
     which elements of the right matrix are adjacent, those of "rows" or of "columns", if each item of work packs the
@@ -26,24 +26,20 @@ def make(isa: str, positions: int, blocks: int, rows: bool, packs: str) -> tuple
 
     Arguments, distances in bytes: addresses of the left matrix, the right one, bias (0: none), dst, residual (0: none);
     a table of (left, right, dst) offsets of each product of the batch, and the step (0, K, 0) of a tile; then the tiles
-    of a product, and how many of them, the first ones, have ``positions`` rows; columns of dst and strips of tiles; the
-    distances left_row, left_lane and left_lane_less (from one input to the next in a tile of ``positions`` rows and in
-    one with a row less; without ``rows``), right_block (from 16 columns to the next 16),
+    of a product, the rows of the first ones, and how many these are: the others have a row less; columns of dst and strips of
+    tiles; the distances left_row, left_lane and left_lane_less (from one input to the next in a first tile and in one with a
+    row less; without ``rows``), right_block (from 16 columns to the next 16),
     right_row (from one k to the next), right_column (from one column to the next), dst_row; the address of room for the
     packed columns of each item; 1 to read whole cache lines of rows that begin in the same place of one, else 0 (then
     parts may be one more); and the lower bounds before and after the residual is added. One item of work is a strip
     of tiles, as many as in any other or one less, for ``blocks`` vectors of columns of one product.
     """
     pack = numba.njit(_pack_columns if packs == "columns" else _pack_rows)
-    wide, narrow, wide_less, narrow_less = (
-        make_tile(_shape(height, width, rows)) for height in (positions, max(1, positions - 1)) for width in (blocks, 1)
-    )
-
-    always_large = positions == 1
+    wide, narrow = (make_tiles({height: _shape(height, width, rows) for height in heights}) for width in (blocks, 1))
 
     def gemm(
         begin: int, end: int, left: int, right: int, bias: int, dst: int, residual: int, batch_table: int, step: int,
-        tiles: int, large: int, columns: int, strips: int, left_row: int, left_lane: int,
+        tiles: int, height: int, large: int, columns: int, strips: int, left_row: int, left_lane: int,
         left_lane_less: int, right_block: int, right_row: int, right_column: int, dst_row: int, room: int, aligns: int,
         low: float, bound: float,
     ) -> None:  # fmt: skip
@@ -78,7 +74,11 @@ def make(isa: str, positions: int, blocks: int, rows: bool, packs: str) -> tuple
                 pack(factors, packed, K, columns - first, rest, right_row, right_column)
                 factors = packed
             for number in range(strip * tiles // strips, (strip + 1) * tiles // strips):
-                row = number * positions - max(0, number - large)
+                row = number * height - max(0, number - large)
+                less = int(number >= large)
+                lane_step = left_lane
+                if less:
+                    lane_step = left_lane_less
                 at = source + row * left_row
                 onto = target + row * dst_row
                 for j in range(0, rest, width):
@@ -96,21 +96,14 @@ def make(isa: str, positions: int, blocks: int, rows: bool, packs: str) -> tuple
                         biases = step
                         biased = 0
                     to = onto + column * 4
-                    if always_large or number < large:
-                        if width == blocks:
-                            wide(1, step, at, left_row, at_right, block, lane, 0, to, 64, dst_row,
-                                 left_lane, biases, biased, count, to_residual, low32, bound32)  # fmt: skip
-                        else:
-                            narrow(1, step, at, left_row, at_right, block, lane, 0, to, 64, dst_row,
-                                   left_lane, biases, biased, count, to_residual, low32, bound32)  # fmt: skip
-                    elif width == blocks:
-                        wide_less(1, step, at, left_row, at_right, block, lane, 0, to, 64, dst_row,
-                                  left_lane_less, biases, biased, count, to_residual, low32, bound32)  # fmt: skip
+                    if width == blocks:
+                        wide(height - less, 1, step, at, left_row, at_right, block, lane, 0, to, 64, dst_row,
+                             lane_step, biases, biased, count, to_residual, low32, bound32)  # fmt: skip
                     else:
-                        narrow_less(1, step, at, left_row, at_right, block, lane, 0, to, 64, dst_row,
-                                    left_lane_less, biases, biased, count, to_residual, low32, bound32)  # fmt: skip
+                        narrow(height - less, 1, step, at, left_row, at_right, block, lane, 0, to, 64, dst_row,
+                               lane_step, biases, biased, count, to_residual, low32, bound32)  # fmt: skip
 
-    return gemm, types.void(*[types.int64] * 22, types.float64, types.float64)
+    return gemm, types.void(*[types.int64] * 23, types.float64, types.float64)
 
 
 def _pack_rows(src: int, to: int, K: int, columns: int, vectors: int, row: int, column: int) -> None:

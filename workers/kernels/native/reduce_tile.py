@@ -106,6 +106,35 @@ def make_tile(shape: TileShape) -> Any:
     return tile
 
 
+def make_tiles(shapes: dict[int, TileShape]) -> Any:
+    """Return the intrinsic that computes one of several tiles; its first argument is the number of one, then as of one tile."""
+
+    @intrinsic
+    def tile(
+        _: Any, number: Any, T: Any, steps: Any, src: Any, run: Any, weights: Any, weight_block: Any, weight_row: Any,
+        ahead: Any, dst: Any, dst_block: Any, dst_step: Any, lane: Any, bias: Any, biased: Any, count: Any,
+        to_residual: Any, low: Any, bound: Any,
+    ) -> Any:  # fmt: skip
+        def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
+            arguments = _Arguments(*a[1:])
+            done = b.append_basic_block("computed")
+            # A number of no tile takes the last one's place.
+            places = {number: b.append_basic_block("tile") for number in shapes}
+            chosen = b.switch(a[0], list(places.values())[-1])
+            for number, shape in shapes.items():
+                chosen.add_case(I64(number), places[number])
+                b.position_at_end(places[number])
+                _ask_for_residual(b, shape, arguments)
+                _emit_stores(b, shape, arguments, _emit_sums(b, shape, arguments))
+                b.branch(done)
+            b.position_at_end(done)
+            return context.get_dummy_value()
+
+        return types.void(*[types.int64] * 17, types.float32, types.float32), emit
+
+    return tile
+
+
 def _ask_for_residual(b: Builder, shape: TileShape, a: _Arguments) -> None:
     """Prefetch the residual while the sums are computed: it was written long ago and is read once."""
     with b.if_then(b.icmp_signed("!=", a.to_residual, I64(NO_RESIDUAL))):

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from poolrt.workers.implementations.native.convolution_tiles import output_blocks, row_tiles
+from poolrt.workers.implementations.native.convolution_tiles import output_blocks, product_tiles, row_tiles
 from poolrt.workers.kernels.native.codegen import compile_kernel
 from poolrt.workers.kernels.spec import KernelSpec
 
 from .test_conv import loops_with_multiplications
 
-#: Rows of dst -> tiles of 14 (6, 2) rows, of 8 and of one.
+#: Rows of dst -> kernels of tiles of 14 (6, 2) rows and fewer, of 10 (6, 2) and fewer, and of two and one.
 ROWS = [196, 8, 1]
 
 
@@ -29,8 +29,8 @@ ROWS = [196, 8, 1]
     ],
 )
 def test_no_vector_lives_on_the_stack_inside_of_a_loop(isa: str, rows: int, in_rows: bool, tmp_path: Path) -> None:
-    positions, _, _ = row_tiles(isa, rows)
-    spec = KernelSpec.of("gemm", positions=positions, blocks=output_blocks(isa, positions, 8), rows=in_rows, packs="")
+    heights, _ = product_tiles(isa, rows)
+    spec = KernelSpec.of("gemm", heights=heights, blocks=output_blocks(isa, heights[0], 8), rows=in_rows, packs="")
     loops = loops_with_multiplications(compile_kernel(spec, isa), tmp_path)
     assert loops
     for body in loops:
@@ -78,3 +78,7 @@ def test_tiles_of_rows_cover_each_row_once() -> None:
         for rows in range(1, 200):
             positions, large, tiles = row_tiles(isa, rows)
             assert large * positions + (tiles - large) * (positions - 1) == rows
+            heights, (height, large, tiles) = product_tiles(isa, rows)
+            assert large * height + (tiles - large) * (height - 1) == rows
+            assert height in heights
+            assert large == tiles or height - 1 in heights
