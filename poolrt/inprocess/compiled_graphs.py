@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
@@ -127,7 +128,7 @@ class CompiledGraphs:
             graph = self.find(tuple([array.shape for array in arrays]), variant, make)
             times: list[list[int]] = [[] for _ in graph.lowered.plan.steps]
             executor = graph.executor(False, False, lambda step, nanoseconds: times[step].append(nanoseconds))
-            outputs, places = self._take_outputs(_ports(executor.plan), arrays, None)
+            outputs, places = self._take_outputs(_ports(executor.plan), arrays, {})
             for _ in range(runs + 1):
                 executor.run(addresses, places)
             outputs.clear()  # their memory was in use until now
@@ -142,33 +143,11 @@ class CompiledGraphs:
         into: Mapping[str, NDArray[Any]] | None,
         within: bool,
     ) -> Outputs:
-        executor, ports = self._find_executor(tuple([array.shape for array in arrays]), variant, make, within)
-        outputs, places = self._take_outputs(ports, arrays, into)
-        executor.run(addresses, places)
-        return outputs
-
-    def _take_outputs(
-        self, ports: Sequence[_Port], inputs: Sequence[NDArray[Any]], into: Mapping[str, NDArray[Any]] | None
-    ) -> tuple[Outputs, list[int]]:
-        """Return arrays for the outputs of a run, and their addresses."""
-        outputs, addresses, take = Outputs(), [], self._output_memory.take
-        for name, dims, dtype, nbytes in ports:
-            if into:
-                given = into.get(name)
-                if given is not None and _is_writable(given, dims, dtype, inputs, into):
-                    outputs[name] = given
-                    addresses.append(address_of(given))
-                    continue
-            outputs[name], address = take(dims, dtype, nbytes)
-            addresses.append(address)
-        return outputs, addresses
-
-    def _find_executor(
-        self, shapes: Shapes, variant: str, make: MakeGraph, within: bool
-    ) -> tuple[PlanExecutor, Sequence[_Port]]:
-        """Return the executor of a plan that the calling thread has to itself, made now if there is none, and its outputs."""
-        context, verbose, jobs, latest = self.context, self._engine.verbose.executes, self._jobs.current(), self._latest
-        thread = context.thread(within) if within or self._instances.shared else 0
+        # In one piece: for a small graph, calls of functions take as long as what they do here.
+        shapes = tuple([array.shape for array in arrays])
+        verbose, jobs = self._engine.verbose.executes, self._jobs.current()
+        thread = self.context.thread(within) if within or self._instances.shared else 0
+        latest, executor = self._latest, None
         # An instance that is found twice in a row needs no key.
         if (
             latest is not None
@@ -179,13 +158,39 @@ class CompiledGraphs:
             and latest.verbose == verbose
         ):
             executor = latest.executor()
-            if executor is not None and self._instances.find_again(executor):
-                return executor, latest.ports
-        key = InstanceKey("plan", (variant, verbose, *jobs), shapes, context.executor, thread)
-        executor = self._instances.find_or_add(key, lambda: self.find(shapes, variant, make).executor(within, verbose))
-        ports = _ports(executor.plan)
-        self._latest = _Latest(thread, shapes, variant, verbose, jobs, weakref.ref(executor), ports)
-        return executor, ports
+        if executor is None or latest is None or not self._instances.find_again(executor):
+            key = InstanceKey("plan", (variant, verbose, *jobs), shapes, self.context.executor, thread)
+            make_executor = partial(self._executor, shapes, variant, make, within, verbose)
+            executor = self._instances.find_or_add(key, make_executor)
+            ports = _ports(executor.plan)
+            self._latest = latest = _Latest(thread, shapes, variant, verbose, jobs, weakref.ref(executor), ports)
+        if into:
+            outputs, places = self._take_outputs(latest.ports, arrays, into)
+        else:
+            outputs, places, take = Outputs(), [], self._output_memory.take
+            for name, dims, dtype, nbytes in latest.ports:
+                outputs[name], place = take(dims, dtype, nbytes)
+                places.append(place)
+        executor.run(addresses, places)
+        return outputs
+
+    def _take_outputs(
+        self, ports: Sequence[_Port], inputs: Sequence[NDArray[Any]], into: Mapping[str, NDArray[Any]]
+    ) -> tuple[Outputs, list[int]]:
+        """Return arrays for the outputs of a run, those of ``into`` if kernels can write them, and their addresses."""
+        outputs, addresses, take = Outputs(), [], self._output_memory.take
+        for name, dims, dtype, nbytes in ports:
+            given = into.get(name)
+            if given is not None and _is_writable(given, dims, dtype, inputs, into):
+                outputs[name] = given
+                addresses.append(address_of(given))
+                continue
+            outputs[name], address = take(dims, dtype, nbytes)
+            addresses.append(address)
+        return outputs, addresses
+
+    def _executor(self, shapes: Shapes, variant: str, make: MakeGraph, within: bool, verbose: bool) -> PlanExecutor:
+        return self.find(shapes, variant, make).executor(within, verbose)
 
     def _compile(self, shapes: Shapes, variant: str, make: MakeGraph) -> CompiledGraph:
         ir = make(shapes, variant)
