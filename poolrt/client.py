@@ -181,9 +181,10 @@ class Client(ReleasedSlots):
         self._check()
         self.open_futures.check()
 
-    def wait_while(self, holds: Callable[[], bool]) -> None:
-        """Wait until answers have made ``holds()`` false. Raises PoolClosed."""
-        self._until(lambda: not holds(), None)
+    def wait_while(self, holds: Callable[[], bool], deadline: float | None = None) -> None:
+        """Wait until answers have made ``holds()`` false. Raises PoolClosed, and TimeoutError after the deadline."""
+        if not self._until(lambda: not holds(), deadline):
+            raise TimeoutError
         self._check()
 
     def look(self) -> None:

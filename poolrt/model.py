@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from .link import Link
 from .loaded_model import LoadedModel
 from .ring_run import run_on_ring
 from .ring_runs import RingLost
-from .run_inputs import Outputs, check_inputs, refuse_unnamed, suggest_method
+from .run_inputs import Outputs, check_inputs, refuse_unnamed, seconds_of, suggest_method
 from .session import Session
 
 if TYPE_CHECKING:
@@ -92,17 +93,28 @@ class Model:
         self._number = next(_NUMBERS)
         self._loaded = LoadedModel(link, number, self.inputs)
 
-    def run(self, /, *unnamed: Never, **inputs: Any) -> dict[str, NDArray[Any]]:
+    def run(self, /, *unnamed: Never, timeout: Any = None, **inputs: Any) -> dict[str, NDArray[Any]]:
         """Run on one array for each input and return the outputs by name.
 
         Inputs are arrays of exactly the shape and data type of `inputs`; one made by `Pool.empty`, or an output of a run,
         is used in place, any other is copied once. Outputs are views into shared memory, which is released when they
         are dropped; copy outputs that you keep for long. Raises ValueError for a wrong name or shape, TypeError for a wrong
         data type, and the errors of `poolrt.errors`.
+
+        Raises TimeoutError if it has not ended ``timeout`` seconds after the call. It is withdrawn then; a worker that has
+        begun it and needs two seconds more is replaced. If the model has an input named timeout, this is the input.
         """
         self._refuse_unnamed(unnamed)
+        if timeout is not None and any(spec.name == "timeout" for spec in self.inputs):
+            inputs["timeout"], timeout = timeout, None
         run = _Run(self, inputs)
-        return self._session.repeat(run.perform)
+        if timeout is None:
+            return self._session.repeat(run.perform)
+        deadline = time.monotonic() + seconds_of(timeout)
+        try:
+            return self._session.repeat(partial(run.perform, deadline=deadline), deadline)
+        except TimeoutError:
+            raise TimeoutError(f"a run of model {self.name} has not ended within {timeout:g} s") from None
 
     def submit(self, /, *unnamed: Never, **inputs: Any) -> Future[dict[str, NDArray[Any]]]:
         """Start a run and return a future of what `run` returns. Waits while `IN_FLIGHT` runs are in flight.
@@ -270,7 +282,7 @@ class _Run:
         """The client of the connection on which it was begun."""
         return self._loaded.client
 
-    def perform(self, link: Link) -> dict[str, NDArray[Any]]:
+    def perform(self, link: Link, deadline: float | None = None) -> dict[str, NDArray[Any]]:
         """Run on a connection and return the outputs."""
         loaded = self._owner()._loaded_on(link)
         lost_ring = 0
@@ -278,7 +290,7 @@ class _Run:
         if ring is not None:
             self._loaded = loaded
             try:
-                outputs = run_on_ring(ring, loaded, self._arrays, self._owner()._output_sizes)
+                outputs = run_on_ring(ring, loaded, self._arrays, self._owner()._output_sizes, deadline)
             except RingLost as loss:
                 lost_ring = loss.ring
             else:
@@ -286,11 +298,13 @@ class _Run:
                     return self._results(outputs, kept=True)
         request = self.begin(link, lost_ring=lost_ring)
         try:
-            answer = self.client.next_answer(request)
+            answer = self.client.next_answer(request, deadline)
         except CoordinatorLoss:
             raise
-        except BaseException:
+        except BaseException as error:
             self.abandon()  # interrupted: its outputs have no use
+            if isinstance(error, TimeoutError):
+                self.client.send_nowait([Kind.GIVE_UP, request.number, 0])
             raise
         return self.results(answer)
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from poolrt.errors import ArenaFull, PoolError, PoolRefused
+from poolrt.workers.ipc.protocol import Kind
 
 from .loaded_model import LoadedModel
 from .ring_runs import ClientRing, RingLost
@@ -15,18 +16,22 @@ if TYPE_CHECKING:
 
 
 def run_on_ring(
-    ring: ClientRing, loaded: LoadedModel, arrays: Sequence[NDArray[Any]], output_sizes: Sequence[int]
+    ring: ClientRing,
+    loaded: LoadedModel,
+    arrays: Sequence[NDArray[Any]],
+    output_sizes: Sequence[int],
+    deadline: float | None = None,
 ) -> list[int] | None:
     """Run on a ring that this thread has reserved, and release the ring.
 
-    Return the offsets of the outputs, None if the run has to be sent as a message. Raises the run's error, and RingLost if a
-    worker that has exited may have executed a part of it.
+    Return the offsets of the outputs, None if the run has to be sent as a message. Raises the run's error, RingLost if a
+    worker that has exited may have executed a part of it, and TimeoutError after the deadline.
     """
     try:
         if not loaded.begin_on_ring():
             return None
         try:
-            return _run(ring, loaded, arrays, output_sizes)
+            return _run(ring, loaded, arrays, output_sizes, deadline)
         finally:
             loaded.end_on_ring()
     finally:
@@ -34,7 +39,11 @@ def run_on_ring(
 
 
 def _run(
-    ring: ClientRing, loaded: LoadedModel, arrays: Sequence[NDArray[Any]], output_sizes: Sequence[int]
+    ring: ClientRing,
+    loaded: LoadedModel,
+    arrays: Sequence[NDArray[Any]],
+    output_sizes: Sequence[int],
+    deadline: float | None,
 ) -> list[int] | None:
     memory = loaded.memory
     places = [memory.offset_of(array) if array.flags.c_contiguous else None for array in arrays]
@@ -58,7 +67,7 @@ def _run(
         raise
     inputs = [place for place in places if place is not None]
     try:
-        executed = ring.run(loaded.client, loaded.number, inputs, outputs)
+        executed = ring.run(loaded.client, loaded.number, inputs, outputs, deadline)
     except RingLost as loss:
         _give(loaded, slots, sizes, outputs, output_sizes)
         if loss.begun:
@@ -67,7 +76,7 @@ def _run(
     except PoolError:
         _give(loaded, slots, sizes, outputs, output_sizes)
         raise
-    except BaseException:
+    except BaseException as error:
         # The worker may be executing it. The arrays are kept, because it may read them.
         kept = [*arrays]
 
@@ -76,6 +85,8 @@ def _run(
             _give(loaded, slots, sizes, outputs, output_sizes)
 
         ring.abandon(free)
+        if isinstance(error, TimeoutError):
+            loaded.client.send_nowait([Kind.GIVE_UP, 0, ring.number])
         raise
     _give(loaded, slots, sizes, [], [])
     if not executed:

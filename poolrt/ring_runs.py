@@ -10,6 +10,7 @@ again before the worker has published its end, returned it, or exited.
 from __future__ import annotations
 
 import os
+import select
 import socket
 import struct
 import threading
@@ -89,10 +90,17 @@ class ClientRing:
             self._free_abandoned()
         return True
 
-    def run(self, client: Client, model: int, inputs: Sequence[int], outputs: Sequence[int]) -> bool:
+    def run(
+        self,
+        client: Client,
+        model: int,
+        inputs: Sequence[int],
+        outputs: Sequence[int],
+        deadline: float | None = None,
+    ) -> bool:
         """Run a model and wait; False if the worker has not executed it and never will. The caller has reserved the ring.
 
-        Raises the run's error, RingLost, and PoolClosed. After any other error, call `abandon`.
+        Raises the run's error, RingLost, and PoolClosed. After any other error, also TimeoutError, call `abandon`.
         """
         ring = self._ring
         self._sequence = sequence = ring.append(model, inputs, outputs)
@@ -101,16 +109,16 @@ class ClientRing:
         except BlockingIOError:
             pass  # the worker has bells to receive
         except OSError:
-            self._wait_for_loss(client, sequence)
+            self._wait_for_loss(client, sequence, deadline)
         while ring.done < sequence:
             state = ring.state
             if state == PAUSED:
                 if ring.done < sequence:
                     return False
             elif state == CHANGING:
-                self._wait_for_state(client)
+                self._wait_for_state(client, deadline)
             else:
-                self._wait_for_bell(client, sequence)
+                self._wait_for_bell(client, sequence, deadline)
         status = ring.status(sequence)
         if status == FAILED:
             client.wait_while(lambda: sequence not in self.errors and not self.lost)
@@ -135,20 +143,34 @@ class ClientRing:
         """Close the bell."""
         self._bell.close()
 
-    def _wait_for_bell(self, client: Client, sequence: int) -> None:
+    def _wait_for_bell(self, client: Client, sequence: int, deadline: float | None) -> None:
         try:
+            if deadline is not None:
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    raise TimeoutError
+                if left < _LOOK_S and not self._is_readable(left):
+                    return
             if self._bell.recv(_BELLS):
                 return
         except BlockingIOError:
             client.look()
             if not self.lost:
                 return
+        except TimeoutError:
+            raise
         except OSError:
             pass
         if self._ring.done < sequence:
-            self._wait_for_loss(client, sequence)
+            self._wait_for_loss(client, sequence, deadline)
 
-    def _wait_for_state(self, client: Client) -> None:
+    def _is_readable(self, seconds: float) -> bool:
+        """Wait for a bell; return whether there is one."""
+        poll = select.poll()
+        poll.register(self._bell, select.POLLIN)
+        return bool(poll.poll(seconds * 1000))
+
+    def _wait_for_state(self, client: Client, deadline: float | None) -> None:
         """Wait until the worker has paused or resumed. One that has exited never does."""
         for _ in range(1000):
             if self._ring.state != CHANGING:
@@ -156,11 +178,13 @@ class ClientRing:
             time.sleep(_CHANGE_S)
         client.look()
         if self.lost:
-            self._wait_for_loss(client, self._sequence)
+            self._wait_for_loss(client, self._sequence, deadline)
+        elif deadline is not None and time.monotonic() > deadline:
+            raise TimeoutError
 
-    def _wait_for_loss(self, client: Client, sequence: int) -> None:
+    def _wait_for_loss(self, client: Client, sequence: int, deadline: float | None) -> None:
         """Wait until the worker has certainly exited; return if it has completed the entry before. Raises RingLost."""
-        client.wait_while(lambda: not self.lost)
+        client.wait_while(lambda: not self.lost, deadline)
         if self._ring.done < sequence:
             raise RingLost(self.number, begun=self._ring.taken >= sequence)
 

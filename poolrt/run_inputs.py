@@ -50,6 +50,13 @@ def check_inputs(model: str, specs: Sequence[TensorSpec], inputs: object) -> lis
     return arrays
 
 
+def seconds_of(timeout: object) -> float:
+    """Return a timeout as seconds. Raises TypeError for anything but a number."""
+    if isinstance(timeout, bool) or not isinstance(timeout, int | float):
+        raise TypeError(f"timeout must be a number of seconds, got {describe_type(timeout)}")
+    return float(timeout)
+
+
 def refuse_unnamed(taker: str, names: Collection[str], unnamed: Sequence[object]) -> None:
     """Raise TypeError if there are inputs without names; ``taker`` is what takes them: ``model m``."""
     if unnamed:

@@ -66,6 +66,8 @@ class Job:
     overdue: int = 0
     #: For the error: the signal that ended the worker lost last, as a clause; empty if there was none.
     ending: str = ""
+    #: Whether its caller waits no longer: it is not repeated, and its worker has little time to end it.
+    given_up: bool = False
     #: Runs that were started before it while it waited for memory.
     overtaken: int = 0
 

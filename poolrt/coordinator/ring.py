@@ -37,6 +37,8 @@ class Ring:
     worker: int
     view: Watched | None = None
     left: bool = False
+    #: Entries up to this one are given up: their caller waits no longer.
+    given_up: int = 0
     #: Entries that were submitted when `Rings.find_active` looked.
     seen: int = 0
 
@@ -44,3 +46,8 @@ class Ring:
     def under_way(self) -> bool:
         """Whether the worker executes an entry."""
         return self.view is not None and self.view.taken > self.view.done
+
+    @property
+    def is_given_up(self) -> bool:
+        """Whether the caller of the entry that was begun last waits no longer."""
+        return self.view is not None and self.view.taken <= self.given_up

@@ -263,6 +263,10 @@ class State:
             self._keep_function(client, kind, message)
         elif kind is Kind.WITHDRAW:
             self._withdraw(client, *message[1:])
+        elif kind is Kind.GIVE_UP:
+            self.worker_set.rings.give_up(client.number, message[2])
+            if (job := self.worker_set.give_up(client.number, message[1])) is not None:
+                self._job_failed(job, PoolRefused("its caller waits no longer"))
         elif kind is Kind.PING:
             self._out.append(Send(client.number, [Kind.PONG]))
         elif kind is Kind.EXPLAIN:

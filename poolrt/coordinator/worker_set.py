@@ -30,6 +30,8 @@ FAILED_STARTS_LIMIT: Final = 3
 #: Seconds after which a pool that backs off starts workers again, because a shortage of memory may have passed. They double
 #: with each further failure, up to the second number.
 BACK_OFF_S: Final = (1.0, 30.0)
+#: Seconds that a worker has for the rest of a run whose caller waits no longer; then it is replaced.
+GIVEN_UP_S: Final = 2.0
 #: Runs that may overtake one that waits for memory. Then no run starts before it, so it gets memory or an error.
 OVERTAKEN_LIMIT: Final = 64
 
@@ -183,12 +185,16 @@ class WorkerSet:
                 continue
             ring = self.rings.find_busy(worker.number)
             if ring is not None:
-                yield UnderWay(worker.number, self.rings.describe(ring), self.limits.run_s)
+                yield UnderWay(
+                    worker.number, self.rings.describe(ring), GIVEN_UP_S if ring.is_given_up else self.limits.run_s
+                )
                 continue
             job = next(iter(worker.jobs.values()), None)
             if job is not None and job.kind is not Kind.APPLY:
                 # A probe waits for the start of a driver.
                 limit = self.limits.start_s if job.kind is Kind.PROBE else self.limits.run_s
+                if job.given_up:
+                    limit = GIVEN_UP_S
                 yield UnderWay(worker.number, job.token, limit)
 
     def give_up_on(self, item: UnderWay) -> None:
@@ -202,7 +208,9 @@ class WorkerSet:
         ring = self.rings.find_busy(worker.number)
         if ring is not None:
             doing = self.rings.describe(ring)[1]
-        self._out.append(Kill(worker.number, f"{doing} took longer than {item.limit_s:g} s"))
+        given_up = job is not None and job.given_up if ring is None else ring.is_given_up
+        after = " after its caller's timeout" if given_up else ""
+        self._out.append(Kill(worker.number, f"{doing} took longer than {item.limit_s:g} s{after}"))
 
     def tick(self, now: float) -> None:
         """Spawn workers again after backing off for a while; ``now`` is in seconds of a steady clock."""
@@ -243,6 +251,15 @@ class WorkerSet:
                         job.model.users -= 1
                     return job
         return None
+
+    def give_up(self, client: int, request: int) -> Job | None:
+        """Remove and return the queued job of a request whose caller waits no longer; mark one that has begun."""
+        job = self.withdraw_one(client, request)
+        if job is None:
+            for worker in self.workers.values():
+                for begun in worker.jobs.values():
+                    begun.given_up |= begun.client == client and begun.request == request and begun.kind is Kind.EXECUTE
+        return job
 
     def dispatch(self) -> None:
         """Give waiting jobs to the workers that have room."""
@@ -390,8 +407,8 @@ class WorkerSet:
         return WorkerLoss(text, job.label, 0, self._failed_starts.in_a_row)
 
     def has_failed(self, job: Job) -> bool:
-        """Return whether a job has lost too many workers to be repeated."""
-        return job.lost > self.retries
+        """Return whether a job is not to be repeated: it has lost too many workers, or its caller waits no longer."""
+        return job.lost > self.retries or job.given_up
 
     def worker_lost(self, job: Job) -> WorkerLoss:
         """Return the error of a job that has."""

@@ -28,6 +28,7 @@ from poolrt.coordinator.instructions import (
 )
 from poolrt.coordinator.state import State
 from poolrt.coordinator.watchdog import Limits
+from poolrt.coordinator.worker_set import GIVEN_UP_S
 from poolrt.workers.ipc.protocol import IN_FILE, Kind, check_message
 
 ARENA = 400_000
@@ -99,6 +100,8 @@ class Orders(RuleBasedStateMachine):
         self.primitives: dict[int, int] = {}
         self.now = 0.0
         self.deaths: dict[int, int] = {}
+        #: Whether a caller waits no longer for some run.
+        self.given_up = False
         #: Rings that workers serve: their worker and client; and those that a worker is to detach.
         self.rings: dict[int, tuple[int, int]] = {}
         self.detaching: list[tuple[int, int]] = []
@@ -155,6 +158,8 @@ class Orders(RuleBasedStateMachine):
             assert kind != Kind.APPLY, "a function may take as long as it likes"
             if kind != Kind.PROBE:
                 limit = LIMITS.creation_s if kind == Kind.CREATE else LIMITS.run_s
+            if kind == Kind.EXECUTE and self.given_up:
+                limit = GIVEN_UP_S
         assert self.now - process.since >= limit
         self.remove(number)
 

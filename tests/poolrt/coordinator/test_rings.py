@@ -12,6 +12,7 @@ from poolrt.coordinator.ring import Ring
 from poolrt.coordinator.rings import GRANTED_AFTER
 from poolrt.coordinator.state import State
 from poolrt.coordinator.watchdog import Limits
+from poolrt.coordinator.worker_set import GIVEN_UP_S
 from poolrt.workers.ipc.protocol import Kind, check_message
 from poolrt.workers.ipc.ring import EXECUTED, NBYTES, ServingRing, SubmittingRing
 
@@ -179,6 +180,39 @@ def test_a_run_on_a_ring_has_the_limit_of_runs_and_the_message_behind_it_does_no
     assert jobs
     pool.exit(ring.worker)
     assert all(job.lost == 0 for job in jobs)
+
+
+def test_a_worker_has_little_time_for_the_rest_of_a_run_whose_caller_waits_no_longer(pool: _Pool) -> None:
+    (ring, *_) = pool.grant()
+    client, worker = pool.views[ring.number]
+    client.append(pool.model, [0], [0])
+    worker.take()
+    pool.play(pool.state.on_client_message(_CLIENT, Kind.GIVE_UP, [Kind.GIVE_UP, 0, ring.number]))
+    pool.play(pool.state.on_tick(1.0))
+    pool.play(pool.state.on_tick(2.0))
+    assert not pool.killed
+    pool.play(pool.state.on_tick(3.0 + GIVEN_UP_S))
+    assert [kill.reason for kill in pool.killed] == [f"g took longer than {GIVEN_UP_S:g} s after its caller's timeout"]
+    # The next entry has the usual limit.
+    worker.complete(EXECUTED)
+    client.append(pool.model, [0], [0])
+    worker.take()
+    assert not ring.is_given_up
+
+
+def test_a_run_whose_caller_waits_no_longer_is_withdrawn_or_not_repeated(pool: _Pool) -> None:
+    requests = [pool.say(Kind.RUN, pool.model, [pool.slot], []) for _ in range(5)]
+    begun = [message[1] for _, message in pool.sent if message[0] == Kind.EXECUTE]
+    assert len(begun) == 4
+    for request in (requests[0], requests[4]):
+        pool.play(pool.state.on_client_message(_CLIENT, Kind.GIVE_UP, [Kind.GIVE_UP, request, 0]))
+    assert pool.last(Kind.FAILED)[1] == requests[4]
+    pool.play(pool.state.on_tick(1.0))
+    pool.play(pool.state.on_tick(2.0 + GIVEN_UP_S))
+    (kill,) = pool.killed
+    pool.exit(kill.peer)
+    assert pool.last(Kind.FAILED)[1] == requests[0]
+    assert pool.state.worker_set.waiting == 1
 
 
 def test_runs_on_rings_are_counted_and_show_that_a_worker_is_busy(pool: _Pool) -> None:

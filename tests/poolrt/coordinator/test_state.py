@@ -168,6 +168,14 @@ class Coordination(Orders):
             request = data.draw(st.sampled_from(sorted(waiting)))
             self.say(number, Kind.WITHDRAW, str(request), request)
 
+    @rule(number=clients_joined, data=st.data())
+    def give_up(self, number: int, data: st.DataObject) -> None:
+        client = self.clients.get(number)
+        waiting = [r for r, wanted in client.unanswered.items() if wanted == "run"] if client else []
+        if waiting:
+            self.given_up = True
+            self.tell(number, Kind.GIVE_UP, data.draw(st.sampled_from(sorted(waiting))), 0)
+
     def tell(self, number: int, kind: Kind, *fields: Any) -> None:
         self.carry_out(self.state.on_client_message(number, kind, [kind, *fields]))
 
