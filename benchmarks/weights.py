@@ -114,9 +114,15 @@ def times(models: Models) -> Iterator[str]:
 
 def memory(models: Models) -> Iterator[str]:
     """Compare what memory processes take that have loaded the model."""
-    for name, label in (("poolrt", "poolrt"), ("onnxruntime", "ONNX Runtime"), ("pool", "pools of one worker each")):
+    labels = {
+        "poolrt": "sessions",
+        "executor": "executors",
+        "pool": "pools of one worker each",
+        "onnxruntime": "ONNX Runtime",
+    }
+    for name, label in labels.items():
         one, two = (models.memory(name, count) for count in (1, 2))
-        goal = " (goal: at most 1.15)" if name == "poolrt" else ""
+        goal = "" if name == "onnxruntime" else " (goal: at most 1.15)"
         yield f"copies of the weights in memory, {label}: one process {one:.2f}, two together ratio {two:.2f}{goal}"
 
 
@@ -126,7 +132,7 @@ def main(parts: list[str]) -> None:
     with tempfile.TemporaryDirectory(prefix="poolrt-weights-") as folder:
         models = Models(folder)
         try:
-            for name in ("poolrt", "pool", "onnxruntime"):  # kernels, and pages of the file
+            for name in ("poolrt", "executor", "pool", "onnxruntime"):  # kernels, and pages of the file
                 models.load(name)
             lines = [line for part in parts for line in known[part](models)]
         finally:

@@ -1,7 +1,7 @@
 """A process of `weights.py` that loads a model, runs it once, prints times, and memory when asked.
 
-Arguments: ``poolrt``, ``onnxruntime`` or ``pool``, the path of the model, and that of a model of one node. The latter is
-loaded first: with it come the modules that the first session of a process imports.
+Arguments: ``poolrt``, ``executor``, ``pool`` or ``onnxruntime``, the path of the model, and that of a model of one node. The
+latter is loaded first: with it come the modules that the first session of a process imports.
 """
 
 from __future__ import annotations
@@ -38,6 +38,14 @@ def contestant(name: str) -> Callable[[str], Callable[[dict[str, Any]], Any]]:
             return lambda feed: model.run(**feed)
 
         return load
+    if name == "executor":
+        import poolrt
+
+        def execute(path: str) -> Callable[[dict[str, Any]], Any]:
+            executor = poolrt.Executor(poolrt.load_onnx(path))
+            return lambda feed: executor.run(**feed)
+
+        return execute
     if name == "poolrt":
         from poolrt import onnx as runtime
     else:

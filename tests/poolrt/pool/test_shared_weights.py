@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import os
+import random
 import signal
+import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +78,15 @@ def shared_bytes(pool: poolrt.Pool) -> float:
     return total
 
 
+def opened(pool: poolrt.Pool) -> int:
+    """Return how many files of constants the coordinator has open."""
+    links = []
+    for path in Path(f"/proc/{pool.stats()['pid']}/fd").iterdir():
+        with suppress(FileNotFoundError):
+            links.append(os.readlink(path))
+    return sum("/constants/" in link for link in links)
+
+
 def test_two_pools_have_one_copy_of_large_weights(options: dict[str, Any]) -> None:
     with poolrt.Pool(workers=1, **options) as first, poolrt.Pool(workers=1, **options) as second:
         _one, right = loaded(first)
@@ -113,18 +126,12 @@ def test_weights_that_cannot_be_kept_are_in_the_arena(changes: dict[str, Any], o
 
 def test_unloading_a_model_closes_its_files(options: dict[str, Any]) -> None:
     with poolrt.Pool(workers=1, **options) as pool:
-        coordinator = pool.stats()["pid"]
-
-        def opened() -> int:
-            links = [os.readlink(path) for path in Path(f"/proc/{coordinator}/fd").iterdir()]
-            return sum("/constants/" in link for link in links)
-
         models = [pool.load(weighty_graph()) for _ in range(2)]
-        assert opened() == 4
+        assert opened(pool) == 4
         for model in models:
             model.run(**FEED)
         del model, models
-        wait_until(lambda: not opened(), "the files are closed")
+        wait_until(lambda: not opened(pool), "the files are closed")
         assert shared_bytes(pool) == 0
 
 
@@ -137,3 +144,31 @@ def test_a_server_that_is_restarted_has_the_weights_again(options: dict[str, Any
         server.start()
         assert model.run(**FEED)["y"].tobytes() == before
         assert len(files(options)) == 2
+
+
+@pytest.mark.slow
+def test_loads_amid_killed_workers_have_right_results_and_leave_no_file_open(options: dict[str, Any]) -> None:
+    draw, over = random.Random(11), threading.Event()
+    with poolrt.Pool(workers=3, **{**options, "retries": 1000}) as pool:
+
+        def kill() -> None:
+            while not over.wait(draw.uniform(0.01, 0.2)):
+                pids = [worker["pid"] for worker in pool.stats()["workers"] if worker["pid"]]
+                if pids:
+                    with suppress(ProcessLookupError):
+                        os.kill(draw.choice(pids), signal.SIGKILL)
+                if draw.random() < 0.3:
+                    for path in files(options):
+                        path.unlink(missing_ok=True)
+
+        killer = threading.Thread(target=kill)
+        killer.start()
+        try:
+            results = {loaded(pool)[1] for _ in range(40)}
+        finally:
+            over.set()
+            killer.join()
+        assert len(results) == 1
+        gc.collect()
+        wait_until(lambda: not opened(pool), "the files are closed")
+    assert not [path for path in files(options) if path.suffix == ".part"]
