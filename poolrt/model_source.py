@@ -37,7 +37,13 @@ def to_graph(
     raise TypeError(f"graph: expect a Graph, or the path or the bytes of an ONNX model, got {_describe(source)}")
 
 
-def to_graphs(source: object, batch: int | None, several: Sequence[Any], settings: Settings) -> Iterator[Graph]:
+def to_graphs(
+    source: object,
+    batch: int | None,
+    several: Sequence[Any],
+    settings: Settings,
+    values: Mapping[str, ArrayLike] | None = None,
+) -> Iterator[Graph]:
     """Yield the graph of an ONNX model for each set of shapes; the model is read once. Raises as `to_graph`."""
     if isinstance(source, Graph):
         raise TypeError(_OF_GRAPHS)
@@ -52,7 +58,7 @@ def to_graphs(source: object, batch: int | None, several: Sequence[Any], setting
     file = read_model(source)
     initializers = file.initializers()
     for shapes in several:
-        yield import_model(file, settings, initializers=initializers, batch=batch, shapes=shapes)
+        yield import_model(file, settings, initializers=initializers, batch=batch, shapes=shapes, values=values)
 
 
 def _is_proto(source: object) -> bool:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
     from types import TracebackType
 
-    from numpy.typing import NDArray
+    from numpy.typing import ArrayLike, NDArray
 
     from .functions import Functions
     from .graph.builder import Graph
@@ -101,6 +101,7 @@ class Pool(Executor):
         *,
         batch: int | None = None,
         shapes: Mapping[str, Sequence[int]] | None = None,
+        values: Mapping[str, ArrayLike] | None = None,
     ) -> Model: ...
 
     @overload
@@ -111,6 +112,7 @@ class Pool(Executor):
         *,
         batch: int | None = None,
         shapes: Sequence[Mapping[str, Sequence[int]]],
+        values: Mapping[str, ArrayLike] | None = None,
     ) -> list[Model]: ...
 
     def load(
@@ -120,12 +122,13 @@ class Pool(Executor):
         *,
         batch: int | None = None,
         shapes: Mapping[str, Sequence[int]] | Sequence[Mapping[str, Sequence[int]]] | None = None,
+        values: Mapping[str, ArrayLike] | None = None,
     ) -> Model | list[Model]:
         """Load a graph, or an ONNX model, and return it as a model.
 
         An ONNX model is a path, the bytes of a file or an ``onnx.ModelProto``; ``batch`` and ``shapes`` are for sizes that it
-        leaves open, as in `poolrt.load_onnx`, whose errors this raises too. A list of ``shapes`` loads the model once for
-        each, and returns a list of models.
+        leaves open, ``values`` for inputs that it must know, as in `poolrt.load_onnx`, whose errors this raises too. A list of
+        ``shapes`` loads the model once for each, and returns a list of models.
 
         Primitives that the cache does not have are created, spread over the cores. ``progress(total, ready, names)`` is
         called as creations finish; True shows a bar, False none, None a bar if standard error is a terminal. In a
@@ -140,8 +143,8 @@ class Pool(Executor):
 
         session = self._session
         if shapes is not None and not isinstance(shapes, Mapping):
-            return [load(session, each, progress) for each in to_graphs(graph, batch, shapes, session.settings)]
-        return load(session, to_graph(graph, batch, shapes, session.settings), progress)
+            return [load(session, each, progress) for each in to_graphs(graph, batch, shapes, session.settings, values)]
+        return load(session, to_graph(graph, batch, shapes, session.settings, values), progress)
 
     def empty(self, shape: int | Sequence[int], dtype: Any = "float32") -> NDArray[Any]:
         """Return an array, uninitialised and row-major, in shared memory: as an input it is not copied. Raises ArenaFull."""

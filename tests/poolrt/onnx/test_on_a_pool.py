@@ -64,6 +64,20 @@ def test_a_pool_loads_a_model_for_several_sets_of_shapes(pool: poolrt.Pool) -> N
 
 
 @pytest.mark.slow
+def test_a_pool_loads_a_model_with_inputs_that_it_must_know(pool: poolrt.Pool) -> None:
+    nodes = [helper.make_node("Add", ["x", "x"], ["d"]), helper.make_node("Reshape", ["d", "shape"], ["y"])]
+    inputs = {"x": (TensorProto.FLOAT, ["n"]), "shape": (TensorProto.INT64, [2])}
+    source = model(nodes, inputs, {"y": (TensorProto.FLOAT, None)})
+    one = pool.load(source, shapes={"x": (6,)}, values={"shape": [2, 3]})
+    several = pool.load(source, shapes=[{"x": (6,)}, {"x": (8,)}], values={"shape": [2, -1]})
+    for loaded, columns in zip((one, *several), (3, 3, 4), strict=True):
+        x = np.arange(2 * columns, dtype=np.float32)
+        np.testing.assert_array_equal(loaded.run(x=x)["y"], 2 * x.reshape(2, columns))
+    with pytest.raises(TypeError, match="batch and shapes are for ONNX models"):
+        pool.load(poolrt.Graph("mine"), values={"shape": [2, 3]})
+
+
+@pytest.mark.slow
 def test_models_beyond_the_bound_of_bytes_are_unloaded(pool: poolrt.Pool) -> None:
     made = ort.InferenceSession(sums(), pool=pool, plan_bytes="1 MiB")
     used = []
