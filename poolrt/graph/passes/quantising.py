@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from poolrt.workers.desc import LIMITS, Arg
+from poolrt.workers.desc import LIMITS, Arg, MemoryDesc
 
 from ..constant import Constant
 from ..ir import GraphIR, Node, PostOpUse, QuantisationUse
@@ -22,11 +22,12 @@ _CHANNELS = 16
 
 @dataclass(frozen=True, slots=True)
 class _Match:
-    """The division, the conversion, the zero point, and the results of all nodes but the last."""
+    """The division, the conversion, the zero point or the value that has it, and the results of all nodes but the last."""
 
     division: Node
     last: Node
     point: int
+    computed: int | None
     replaced: tuple[int, ...]
 
 
@@ -49,7 +50,9 @@ def quantise_at_once(ir: GraphIR) -> GraphIR:
                 new.nodes.append(node)
             continue
         uses: tuple[QuantisationUse, ...] = ()
-        if match.point:
+        if match.computed is not None:
+            uses = (QuantisationUse("zero_points", int(Arg.DST), 0, _as_row(new, match.last.name, match.computed)),)
+        elif match.point:
             point = new.constant(Constant(np.array([match.point], np.int32), None, "s32"))
             uses = (QuantisationUse("zero_points", int(Arg.DST), 0, point),)
         steps = (PostOpUse("eltwise", "round"),)
@@ -73,20 +76,45 @@ def _match(node: Node, ir: GraphIR, readers: dict[int, list[Node]], leaving: fro
         return None
     replaced.append(reader.output)
     reader = only_reader(reader.output, readers, leaving)
-    point = 0
+    point, computed = 0, None
     if reader is not None and reader.kind == "binary" and reader.attrs["algorithm"] == "add" and _is_plain(reader, ir):
-        constant = ir.constants.get(reader.inputs[1])
-        if constant is None or constant.float64().size != 1 or values[reader.inputs[0]] != values[reader.output]:
+        added = reader.inputs[1]
+        if values[added].elements != 1 or values[reader.inputs[0]] != values[reader.output]:
             return None
-        number = float(constant.float64().reshape(-1)[0])
-        if not (number.is_integer() and abs(number) <= LIMITS["u8"][1]):
-            return None
-        point = int(number)
+        constant = ir.constants.get(added)
+        if constant is None:
+            if not _is_whole(added, ir):
+                return None
+            computed = added
+        else:
+            number = float(constant.float64().reshape(-1)[0])
+            if not (number.is_integer() and abs(number) <= LIMITS["u8"][1]):
+                return None
+            point = int(number)
         replaced.append(reader.output)
         reader = only_reader(reader.output, readers, leaving)
     if reader is None or reader.kind != "reorder" or reader.attrs["tag"] or not _is_plain(reader, ir):
         return None
-    return _Match(node, reader, point, tuple(replaced)) if values[reader.output].dtype in _BYTES else None
+    return _Match(node, reader, point, computed, tuple(replaced)) if values[reader.output].dtype in _BYTES else None
+
+
+def _is_whole(value: int, ir: GraphIR) -> bool:
+    """Return whether a value, or the one that it is a view of, is of f32 and rounded."""
+    producers = {node.output: node for node in ir.nodes}
+    producer = producers.get(value)
+    while producer is not None and producer.kind == "reshape":
+        producer = producers.get(producer.inputs[0])
+    is_rounded = producer is not None and producer.kind == "eltwise" and producer.attrs["algorithm"] == "round"
+    return is_rounded and ir.values[value].dtype == "f32"
+
+
+def _as_row(new: Rewriter, name: str, point: int) -> int:
+    """Return a computed zero point as s32 in a row, which a primitive takes; add the nodes that make it."""
+    dims = new.dims(point)
+    whole, row = new.value(MemoryDesc(dims, "s32")), new.value(MemoryDesc((1,), "s32"))
+    new.nodes.append(Node("reorder", f"{name}/point", (point,), (whole,), {"tag": ""}))
+    new.nodes.append(Node("reshape", f"{name}/row", (whole,), (row,), {"shape": (1,), "axes": ()}))
+    return row
 
 
 def _is_plain(node: Node, ir: GraphIR) -> bool:

@@ -46,6 +46,18 @@ def test_the_scale_may_be_computed(native_graphs: NativeGraphs) -> None:
     assert [node.kind for node in optimize(g.to_ir()).nodes if node.kind != "reshape"] == ["binary"]
 
 
+def test_the_zero_point_may_be_computed(native_graphs: NativeGraphs) -> None:
+    g = Graph("computed")
+    x, scale, point = g.input("x", (5, 37)), g.input("scale", ()), g.eltwise(g.input("point", ()), "round")
+    g.output("y", g.reorder(g.binary(g.eltwise(g.binary(x, scale, "div"), "round"), point, "add"), dtype="uint8"))
+    given = np.random.default_rng().normal(0, 60, x.shape).astype(np.float32)
+    numbers = {"scale": np.array(0.7, np.float32), "point": np.array(93.2, np.float32)}
+    want = np.clip(np.rint(given / np.float32(0.7)) + 93, 0, 255)
+    np.testing.assert_array_equal(native_graphs.run(g, {"x": given, **numbers})["y"], want)
+    kinds = [node.kind for node in optimize(g.to_ir()).nodes if node.kind != "reshape"]
+    assert kinds == ["eltwise", "reorder", "binary"]
+
+
 def leave_quotient(g: Graph, x: Value) -> None:
     quotient = g.binary(x, np.float32(0.5), "div")
     g.output("quotient", quotient)
