@@ -71,6 +71,10 @@ class NestedRecurrent(Generic[Op]):
         return _Network(op, target).program()
 
 
+#: Rows of all steps that are multiplied by weights as they are: packing the weights takes longer.
+_FEW_ROWS: Final = 40
+
+
 class _Ends(NamedTuple):
     """Where results go, row-major: of all steps of the last layer, and the last states h and c."""
 
@@ -116,12 +120,18 @@ class _Network:
         """The product of the inputs of all steps."""
         width = self.gates * self.hidden
         bias = None if self.op.bias is None else MemoryDesc((1, width), "f32")
-        return self._product(self.steps * self.batch, self.op.weights_layer.dims[2], self.gates, bias)
+        return self._product(self.steps * self.batch, self.op.weights_layer.dims[2], self.gates, bias, True)
 
-    def _product(self, rows: int, inputs: int, gates: int, bias: MemoryDesc | None) -> Matmul:
-        """Return a product by the weights of some gates; it chooses their layout."""
-        left, right, dst = (rows, inputs), (inputs, gates * self.hidden), (rows, gates * self.hidden)
-        return Matmul(MemoryDesc(left, "f32"), MemoryDesc(right, "f32", "any"), bias, MemoryDesc(dst, "f32"))
+    def _product(self, rows: int, inputs: int, gates: int, bias: MemoryDesc | None, once: bool) -> Matmul:
+        """Return a product by the weights of some gates, which is computed ``once`` or at each step.
+
+        It chooses their layout, unless a copy in another one would be made at each run for few rows.
+        """
+        left, dims, dst = (rows, inputs), (inputs, gates * self.hidden), (rows, gates * self.hidden)
+        right = MemoryDesc(dims, "f32", "any")
+        if self.hidden % 16 and rows <= (_FEW_ROWS if once else 1):
+            right = MemoryDesc(dims, "f32", strides=(self.gates * self.hidden, 1))
+        return Matmul(MemoryDesc(left, "f32"), right, bias, MemoryDesc(dst, "f32"))
 
     def program(self) -> Program:
         op, c_end = self.op, getattr(self.op, "dst_iter_c", None)
@@ -202,7 +212,7 @@ class _Network:
         return [
             _Part(
                 name,
-                self._product(self.batch, self.hidden, count, None),
+                self._product(self.batch, self.hidden, count, None, False),
                 self._columns(self.op.weights_iter, Arg.WEIGHTS_1, number, first, count),
                 self.build.book(count * self.state.nbytes),
             )
