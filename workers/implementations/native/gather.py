@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import struct
+import dataclasses
 
-from ...desc import Arg, Gather, PrimitiveAttr, item_size
+from ...desc import Arg, Gather, MemoryDesc, PrimitiveAttr, item_size
 from ...engines.target import Target
 from ...kernels.spec import KernelSpec
-from ..program import Launch, LaunchArgument, Program
+from ..program import LaunchArgument, Program
 from .implementation import NativeImplementation
+from .nest_builder import NestBuilder
 from .strided_loops import ITEM_BYTES, StridedLoop, as_table, byte_strides, nested, refuse_blocks, steps
 
 
@@ -30,6 +31,13 @@ class NativeGather(NativeImplementation[Gather]):
     def program(self, op: Gather, attr: PrimitiveAttr, target: Target) -> Program:
         if op.dst.elements == 0:
             return Program((), ())
+        build = NestBuilder()
+        source: LaunchArgument = ("m", (int(Arg.SRC), 0))
+        if _is_worth_a_copy(op):
+            plain = MemoryDesc(op.src.dims, op.src.dtype)
+            between = build.book(plain.nbytes)
+            build.move(op.src, plain, source, between)
+            op, source = dataclasses.replace(op, src=plain), between
         size, (loops, axes, distance) = item_size(op.dst.dtype), _loops(op)
         loops, row = nested(loops), size
         if loops and loops[-1].steps == (size, 0, size):
@@ -45,10 +53,22 @@ class NativeGather(NativeImplementation[Gather]):
             "gather", size=row if row in (1, 2, 4, 8) else 0, wide=op.indices.dtype == "s64", single=single,
             adjacent=adjacent,
         )  # fmt: skip
-        memories: list[LaunchArgument] = [("m", (int(arg), 0)) for arg in (Arg.SRC, Arg.SRC_1, Arg.DST)]
-        args = (*memories, ("t", 0), *(("i", number) for number in numbers))
+        memories: list[LaunchArgument] = [source, *(("m", (int(arg), 0)) for arg in (Arg.SRC_1, Arg.DST))]
+        args = (*memories, ("t", build.table(table)), *(("i", number) for number in numbers))
         work = steps(loops) * -(-inner.extent // chunk) * -(-row // ITEM_BYTES)
-        return Program((kernel,), (Launch(0, args, work),), struct.pack(f"<{len(table)}q", *table))
+        build.launch(kernel, args, work)
+        return build.program()
+
+
+def _is_worth_a_copy(op: Gather) -> bool:
+    """Return whether rows are chosen whose elements are apart in src, at least as many as src has.
+
+    They are adjacent in dst, and one after the other takes far longer than all of src copied row by row.
+    """
+    if op.algorithm != "rows" or op.dst.elements < op.src.elements or op.axis == op.src.ndims - 1:
+        return False
+    row = MemoryDesc(op.src.dims, op.src.dtype).outer_strides()[op.axis :]
+    return row[0] > 1 and op.src.outer_strides()[op.axis + 1 :] != row[1:]
 
 
 def _loops(op: Gather) -> tuple[list[StridedLoop], list[tuple[int, int]], int]:

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..call import NodeCall, Operator
 from ..tensors import Operand, Tensors, dtype_of, shape_of
-from .sampling import neighbours
+from .sampling import channel_rows, join_neighbours, neighbours, weigh_rows
 
 #: One neighbour of each place along a dimension: its index, and its weight.
 _Tap = tuple[Operand, Operand]
@@ -44,7 +44,10 @@ def roi_align(call: NodeCall) -> Operand:
             length = m.binary(length, m.number(1, length), "max")
         share = (np.arange(parts * samples) + 0.5) / (parts * samples)
         axes.append(_inside(m, m.binary(first, m.binary(length, share[None], "mul"), "add"), size))
-    rows = _rows(m, source, 1)
+    rows = channel_rows(m, source, 1)
+    if mode == "avg":
+        joined = _mean_of_samples(m, rows, call.operand(2), axes, (sizes, pooled, samples))
+        return m.transpose(joined, (0, 3, 1, 2))
     image = m.reshape(m.cast(call.operand(2), "int64"), (count, 1, 1))
     found: list[Operand] = []
     for (y, high), (x, wide) in product(*axes):
@@ -54,10 +57,35 @@ def roi_align(call: NodeCall) -> Operand:
         place = m.binary(m.binary(image, np.asarray(math.prod(sizes), np.int64), "mul"), place, "add")
         weight = m.cast(m.binary(m.unsqueeze(high, (2,)), m.unsqueeze(wide, (1,)), "mul"), dtype_of(source))
         found.append(m.binary(m.take(rows, place, 0), m.unsqueeze(weight, (3,)), "mul"))
-    total = reduce(lambda a, b: m.binary(a, b, "add" if mode == "avg" else "max"), found)
+    total = reduce(lambda a, b: m.binary(a, b, "max"), found)
     apart = m.reshape(total, (count, pooled[0], samples, pooled[1], samples, channels))
-    joined = m.reduce(apart, "mean" if mode == "avg" else "max", (2, 4), False)
+    joined = m.reduce(apart, "max", (2, 4), False)
     return m.transpose(joined, (0, 3, 1, 2))
+
+
+def _mean_of_samples(
+    m: Tensors, rows: Operand, images: Operand, axes: list[list[_Tap]], geometry: tuple[list[int], list[int], int]
+) -> Operand:
+    """Return the means of samples of each box (boxes, height, width, channels): weighted sums of rows of channels.
+
+    ``geometry`` is the size of the image, the parts of a box and the samples of a part, along each dimension.
+    """
+    (height, width), (tall, wide), samples = geometry
+    count = shape_of(images)[0]
+    dims = ((count, tall * samples, 1), (count, 1, wide * samples))
+    taps = [
+        [(m.reshape(at, dim), m.reshape(share, dim)) for at, share in found]
+        for found, dim in zip(axes, dims, strict=True)
+    ]
+    image = m.reshape(m.cast(images, "int64"), (count, 1, 1))
+    place, weight = join_neighbours(m, image, taps, (height, width))
+    weight = m.eltwise(weight, "linear", 1.0 / samples**2)
+    apart = (4, count, tall, samples, wide, samples)
+    place, weight = (
+        m.reshape(m.transpose(m.reshape(each, apart), (1, 2, 4, 0, 3, 5)), (count, tall, wide, 4 * samples**2))
+        for each in (place, weight)
+    )
+    return weigh_rows(m, rows, place, weight)
 
 
 def _inside(m: Tensors, place: Operand, size: int) -> list[_Tap]:
@@ -103,30 +131,19 @@ def deform_conv(call: NodeCall) -> Operand:
         known = (step[:, None] + first[None]).astype(np.float64).reshape(shape)
         offset = m.squeeze(m.slice(apart, [axis], [axis + 1], [4], [1]), (4,))
         axes.append(neighbours(m, m.binary(offset, known, "add"), size, "linear", "zeros", True))
-    rows = _rows(m, source, moved)
-    start = np.arange(batch * moved, dtype=np.int64).reshape(batch, moved, 1, 1, 1, 1) * math.prod(sizes)
-    columns: Operand | None = None
-    for (y, high), (x, wide) in product(*axes):
-        place = m.binary(m.binary(m.binary(y, np.asarray(sizes[1], np.int64), "mul"), x, "add"), start, "add")
-        weight = m.cast(m.binary(high, wide, "mul"), dtype_of(source))
-        if call.has(4):
-            weight = m.binary(weight, m.reshape(call.real(4), (batch, moved, *kernel, *places)), "mul")
-        added = m.binary(m.take(rows, place, 0), m.unsqueeze(weight, (6,)), "mul")
-        columns = added if columns is None else m.binary(columns, added, "add")
-    if columns is None:
-        raise call.malformed("there are no dimensions")
+    rows = channel_rows(m, source, moved)
+    start = np.arange(batch * moved, dtype=np.int64).reshape(batch, moved, 1, 1, 1, 1)
+    place, weight = join_neighbours(m, start, axes, sizes)
+    weight = m.cast(weight, dtype_of(source))
+    if call.has(4):
+        weight = m.binary(weight, m.reshape(call.real(4), (1, batch, moved, *kernel, *places)), "mul")
+    around = (4, batch * moved * elements * math.prod(places))
+    columns = weigh_rows(m, rows, *(m.transpose(m.reshape(each, around), (1, 0)) for each in (place, weight)))
     flat = m.reshape(columns, (batch, moved, elements, math.prod(places), channels // moved))
     ordered = m.reshape(m.transpose(flat, (0, 1, 4, 2, 3)), (batch, groups, part * elements, math.prod(places)))
     factors = m.reshape(weights, (1, groups, outputs // groups, part * elements))
     result = m.reshape(m.matmul(factors, ordered), (batch, outputs, *places))
     return result if not call.has(3) else m.binary(result, m.reshape(call.real(3), (1, outputs, 1, 1)), "add")
-
-
-def _rows(m: Tensors, source: Operand, groups: int) -> Operand:
-    """Return the channels of each place of each image, or of each group of channels of it, as a row."""
-    batch, channels, *sizes = shape_of(source)
-    apart = m.reshape(source, (batch * groups, channels // groups, math.prod(sizes)))
-    return m.reshape(m.transpose(apart, (0, 2, 1)), (batch * groups * math.prod(sizes), channels // groups))
 
 
 OPERATORS: Final[Mapping[str, Operator]] = {"DeformConv": deform_conv, "RoiAlign": roi_align}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from itertools import product
 from typing import Final
 
 import numpy as np
@@ -18,7 +17,7 @@ _CUBIC: Final = -0.75
 
 
 def grid_sample(call: NodeCall) -> Operand:
-    """Add up the neighbours of each place, times their weights; each is picked from the image, seen as rows."""
+    """Add up the neighbours of each place, times their weights; they are rows of channels of the image."""
     source, grid, m = call.real(0), call.real(1), call.math
     sizes, places = shape_of(source), shape_of(grid)
     count = len(sizes) - 2
@@ -41,31 +40,47 @@ def grid_sample(call: NodeCall) -> Operand:
         if padding != "zeros" and _MODES[mode] != "cubic":
             place = _inside(m, place, size, padding, corners)
         taps.append(neighbours(m, place, size, _MODES[mode], padding, corners))
-    rows = m.reshape(m.value(source), (sizes[0], sizes[1], math.prod(sizes[2:])))
-    result: Operand | None = None
-    for chosen in product(*taps):
-        added = _picked(m, rows, sizes, chosen)
-        result = added if result is None else m.binary(result, added, "add")
-    if result is None:
-        raise call.malformed("there are no dimensions")
+    images = np.arange(sizes[0], dtype=np.int64).reshape(-1, 1)
+    index, weight = join_neighbours(m, images, taps, sizes[2:])
+    index, weight = (m.transpose(each, (1, 2, 0)) for each in (index, weight))
+    result = m.transpose(weigh_rows(m, channel_rows(m, source, 1), index, weight), (0, 2, 1))
     return m.reshape(m.cast(result, dtype), (sizes[0], sizes[1], *places[1:-1]))
 
 
-def _picked(m: Tensors, rows: Operand, sizes: Sequence[int], chosen: Sequence[tuple[Operand, Operand]]) -> Operand:
-    """Return one neighbour of each place times its weight, in float64."""
-    index: Operand | None = None
-    weight: Operand | None = None
-    for (at, share), size in zip(chosen, sizes[2:], strict=True):
-        if index is None or weight is None:
-            index, weight = at, share
-        else:
-            index = m.binary(m.binary(index, np.asarray(size, np.int64), "mul"), at, "add")
-            weight = m.binary(weight, share, "mul")
-    if index is None or weight is None:
-        raise ValueError("there are no dimensions")
-    batch, total = shape_of(index)
-    wide = m.expand(m.unsqueeze(index, (1,)), (batch, sizes[1], total))
-    return m.binary(m.cast(m.gather_elements(rows, wide, 2), "float64"), m.unsqueeze(weight, (1,)), "mul")
+def weigh_rows(m: Tensors, rows: Operand, place: Operand, weight: Operand) -> Operand:
+    """Return sums of rows (R, C) at places (..., T) times their weights, as (..., C): products of matrices of T rows."""
+    *outer, count = shape_of(place)
+    total, channels = math.prod(outer), shape_of(rows)[1]
+    taken = m.take(rows, m.reshape(place, (total, count)), 0)
+    factors = m.reshape(m.cast(weight, dtype_of(rows)), (total, 1, count))
+    return m.reshape(m.matmul(factors, taken), (*outer, channels))
+
+
+def channel_rows(m: Tensors, source: Operand, groups: int) -> Operand:
+    """Return the channels of each place of each image, or of each group of channels of it, as a row."""
+    batch, channels, *sizes = shape_of(source)
+    apart = m.transpose(m.reshape(source, (batch * groups, channels // groups, math.prod(sizes))), (0, 2, 1))
+    return m.reshape(apart, (batch * groups * math.prod(sizes), channels // groups))
+
+
+def join_neighbours(
+    m: Tensors, images: Operand, axes: Sequence[Sequence[tuple[Operand, Operand]]], sizes: Sequence[int]
+) -> tuple[Operand, Operand]:
+    """Return the rows of all neighbours of places (neighbours, ...), and their weights.
+
+    ``images`` are the numbers of images; they and the neighbours along each dimension broadcast to the shape of the places.
+    """
+    index = m.unsqueeze(images, (0,))
+    weight: Operand = np.ones((1,) * len(shape_of(index)))
+    for taps, size in zip(axes, sizes, strict=True):
+        at, share = (m.concat([m.unsqueeze(tap[part], (0,)) for tap in taps], 0) for part in (0, 1))
+        line = m.unsqueeze(m.binary(index, np.asarray(size, np.int64), "mul"), (1,))
+        index = m.binary(line, m.unsqueeze(at, (0,)), "add")
+        weight = m.binary(m.unsqueeze(weight, (1,)), m.unsqueeze(share, (0,)), "mul")
+        index, weight = (
+            m.reshape(each, (dims[0] * dims[1], *dims[2:])) for each in (index, weight) for dims in (shape_of(each),)
+        )
+    return index, weight
 
 
 def neighbours(

@@ -98,6 +98,13 @@ def test_elements_and_several_indices(native: NativeRunner) -> None:
     check(native, described(src, (5, 6, 1), "nd", 0, 2))
 
 
+@pytest.mark.parametrize(("tag", "axis"), [("bca", 0), ("cab", 0), ("acb", 1), ("bac", 1)])
+def test_rows_whose_elements_are_apart_are_copied_first(native: NativeRunner, tag: str, axis: int) -> None:
+    for count in (2, 60):
+        op = described(MemoryDesc((11, 6, 5), "f32", tag), (count,), axis=axis)
+        check(native, op)
+
+
 @pytest.mark.slow
 def test_axes_and_layouts_of_any_strides(native: NativeRunner) -> None:
     for dtype in ("f16", "f32", "s64"):
