@@ -31,6 +31,7 @@ from problems.normalizations import batch_normalizations, normalizations, root_m
 from problems.pointwise import binaries, eltwises, selects
 from problems.problem import Problem
 from problems.products import convolutions, matmuls, recurrences
+from problems.quantised import quantised
 from problems.reductions import arg_reductions, reductions, top_ks
 from problems.sixty import SIXTY
 from problems.types import types
@@ -87,6 +88,7 @@ FAMILIES: Final[dict[str, Callable[[], Iterator[Problem]]]] = {
     "rms_normalization": root_mean_squares,
     "cubic": cubic_resamplings,
     "types": types,
+    "quantised": quantised,
     "gather": gathers,
     "select": selects,
     "arg_reduction": arg_reductions,
@@ -114,7 +116,7 @@ def compare(
     Raises AssertionError if results differ from those of the NumPy references in float64. OpenVINO sits out instead, and for
     types that it does not compute in.
     """
-    given, near = problem.arrays(), _NEAR.get(problem.dtype, 1e-4)
+    given, near = problem.arrays(), problem.near or _NEAR.get(problem.dtype, 1e-4)
     rivals = rival_sessions(problem.model(), threads, problem.dtype not in _NEAR, lends=True)
     sessions = {POOLRT: poolrt_session(problem.graph(), stream, cache), **rivals}
     wire, constants = problem.graph().to_wire()

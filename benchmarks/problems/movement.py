@@ -10,10 +10,11 @@ from .problem import Problem, normals
 
 
 def transposes() -> Iterator[Problem]:
-    """Yield the heads of attention to and fro, a matrix, and pictures with channels first and last."""
+    """Yield the heads of attention to and fro, a matrix, pictures with channels first and last, and pixels shuffled."""
     for dims, perm in (
         ((1, 128, 12, 64), (0, 2, 1, 3)), ((1, 128, 12, 64), (0, 2, 3, 1)), ((1024, 1024), (1, 0)),
         ((1, 64, 56, 56), (0, 2, 3, 1)), ((1, 224, 224, 3), (0, 3, 1, 2)),
+        ((1, 256, 28, 2, 2), (0, 1, 3, 2, 4)), ((1, 64, 64, 3, 2), (0, 3, 1, 2, 4)),
     ):  # fmt: skip
         yield Problem(
             "transpose",

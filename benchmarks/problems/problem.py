@@ -41,6 +41,10 @@ class Problem:
     results: int = 1
     #: The shape of the second input, unless it is that of the first.
     second: tuple[int, ...] = ()
+    #: The domain of the node's operator.
+    domain: str = ""
+    #: The largest difference of results as a share of the largest number, unless it is that of the data type.
+    near: float = 0.0
 
     def __str__(self) -> str:
         kind = "" if self.dtype == "float32" else f"{self.dtype} "
@@ -51,13 +55,13 @@ class Problem:
         given = [(f"c{number}", value) for number, value in enumerate(self.constants)]
         names = [*self.arrays(), *(name if value is not None else "" for name, value in given)]
         names = [names[place] for place in self.order] or names
-        made = helper.make_node(self.node, names, self._outputs(), **self.attributes)
+        made = helper.make_node(self.node, names, self._outputs(), domain=self.domain, **self.attributes)
         stored = [numpy_helper.from_array(value, name) for name, value in given if value is not None]
         kind = helper.np_dtype_to_tensor_dtype(np.dtype(self.dtype))
         sources = [helper.make_tensor_value_info(name, kind, array.shape) for name, array in self.arrays().items()]
         results = [helper.make_empty_tensor_value_info(name) for name in self._outputs()]
         graph = helper.make_graph([made], "operation", sources, results, stored)
-        opset = [helper.make_opsetid("", _OPSET)]
+        opset = [helper.make_opsetid("", _OPSET), *([helper.make_opsetid(self.domain, 1)] if self.domain else [])]
         whole: bytes = helper.make_model(graph, opset_imports=opset, ir_version=10).SerializeToString()
         return whole
 

@@ -30,11 +30,13 @@ def deconvolutions() -> Iterator[Problem]:
 
 
 def poolings() -> Iterator[Problem]:
-    """Yield average and maximum over windows of ResNet, Inception and MobileNet, and over whole images."""
+    """Yield average and maximum over windows of ResNet, Inception, MobileNet and YOLO, and over whole images."""
     for dims, kernel, stride, padding in (
         ((1, 64, 112, 112), 3, 2, 1),
         ((1, 192, 28, 28), 3, 1, 1),
         ((1, 128, 56, 56), 2, 2, 0),
+        ((1, 256, 20, 20), 5, 1, 2),
+        ((1, 256, 20, 20), 13, 1, 6),
     ):
         how = {"kernel_shape": [kernel] * 2, "strides": [stride] * 2, "pads": [padding] * 4}
         for name, node in (("avg_exclude_padding", "AveragePool"), ("max", "MaxPool")):
