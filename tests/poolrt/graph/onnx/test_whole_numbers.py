@@ -12,9 +12,11 @@ from onnx import TensorProto, helper, numpy_helper
 
 from poolrt import Executor, load_onnx
 from poolrt.workers.primitives.provider import PrimitiveProvider
+from tests.poolrt.graph.interpreter import run_wire
 
 Array = NDArray[Any]
 LARGE = 2**53 + 1
+SMALL_PRODUCT = np.array([300**2, 300**2, 32767**2, 32768**2], np.int64).__lshift__(21).astype(np.int32)
 
 
 def results(model: Any, given: Mapping[str, Array], cache: PrimitiveProvider) -> list[Array]:
@@ -62,6 +64,7 @@ def _cases() -> list[Any]:
         ("Sum", {"x": small, "z": small, "w": small}, small * np.int16(3), {}),
         ("ReduceSum", {"x": unsigned}, np.array(int(unsigned.astype(object).sum()) % 2**64, np.uint64), {"keepdims": 0}),
         ("ReduceMin", {"x": unsigned}, np.array(7, np.uint64), {"keepdims": 0}),
+        ("Mul", {"x": small.astype(np.int32) << 12, "z": small.astype(np.int32) << 9}, SMALL_PRODUCT, {}),
     ]  # fmt: skip
 
 
@@ -97,3 +100,22 @@ def test_powers_and_paddings_are_exact(cache: PrimitiveProvider) -> None:
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
     for found in results(model, {"x": x}, cache):
         np.testing.assert_array_equal(found, np.append(x**3, LARGE)[None])
+
+
+@pytest.mark.parametrize("kind", ["int32", "int8", "uint8"])
+def test_sums_differences_and_products_wrap(kind: str) -> None:
+    # Given pairs of all limits of a type, and numbers between them
+    limits = np.iinfo(kind)
+    numbers = np.array([limits.min, limits.max, limits.min + 1, 3, 100, limits.max // 2 + 1], kind)
+    x, z = np.repeat(numbers, 6), np.tile(numbers, 6)
+    cases: dict[str, tuple[dict[str, Array], Array]] = {
+        "Add": ({"x": x, "z": z}, x + z), "Sub": ({"x": x, "z": z}, x - z), "Mul": ({"x": x, "z": z}, x * z),
+        "Abs": ({"x": x}, np.abs(x)),
+    }  # fmt: skip
+    if limits.min < 0:
+        cases["Neg"] = ({"x": x}, -x)
+    for operator, (given, wanted) in cases.items():
+        # When a model combines them, then the result is NumPy's
+        graph = load_onnx(model_of(operator, given, wanted).SerializeToString())
+        found = run_wire(*graph.to_wire(), given)["y"]
+        np.testing.assert_array_equal(found.astype(kind), wanted, err_msg=operator)

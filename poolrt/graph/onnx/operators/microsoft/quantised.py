@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -75,10 +75,21 @@ def _mean(call: NodeCall, source: Operand) -> Operand:
     return call.math.reduce(source, "mean", axes, bool(call.integer("keepdims", 1)))
 
 
-def _average_pool(call: NodeCall, source: Operand) -> Operand:
+def average_pool(call: NodeCall) -> Operand:
+    """Return means of windows; as in ONNX Runtime, they are rounded after the zero point is added."""
     if call.integer("channels_last", 0):
         raise call.unsupported("channels_last=1 is not supported")
-    return windows.OPERATORS["AveragePool"](call.with_operands(source))  # type: ignore[return-value]
+    m, wanted, zero = call.math, dtype_of(call.tensor(0)), _zero(call, 4, 0)
+    source = dequantized(call, call.tensor(0), call.tensor(1), call.optional(2))
+    means: Any = windows.OPERATORS["AveragePool"](call.with_operands(source))
+    scale = m.reshape(m.cast(call.tensor(3), "float32"), ())
+    if isinstance(scale, np.ndarray) and isinstance(zero, np.ndarray):
+        points = {"dst": zero.astype(np.int32).reshape(())}
+        return call.graph.reorder(
+            m.value(means), dtype=wanted, scales={"dst": scale}, zero_points=points, name=call.name_part("quantised")
+        )
+    whole = m.binary(m.binary(means, scale, "div"), m.reshape(m.cast(zero, "float32"), ()), "add")
+    return call.graph.reorder(m.value(whole), dtype=wanted, name=call.name_part("quantised"))
 
 
 def concat(call: NodeCall) -> Operand:
@@ -147,7 +158,7 @@ OPERATORS: Final[Mapping[str, Operator]] = {
     "QLinearLeakyRelu": function(_leaky_relu),
     "QLinearSoftmax": function(_softmax),
     "QLinearGlobalAveragePool": function(_global_mean),
-    "QLinearAveragePool": function(_average_pool),
+    "QLinearAveragePool": average_pool,
     "QLinearReduceMean": function(_mean),
     "QLinearConcat": concat,
     "QLinearWhere": where,
