@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import pytest
 
+from tests.startup.shared_compiler import FOLDER
+
 from ...drills.catalogue import POOL, play
 from ...drills.scale import SHORT, USUAL, Scale
 
 #: Drills that `make test` does; the promises of the others have shorter tests of their own there.
 DEFAULT = ("kill pool processes", "mutated graphs")
+
+
+@pytest.fixture(autouse=True)
+def _compiling(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have creators compile, as in `make drills`: they are killed at work."""
+    monkeypatch.delenv(FOLDER, raising=False)
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ import pytest
 
 import poolrt
 from tests.poolrt.graph.interpreter import run_wire
+from tests.startup.shared_compiler import FOLDER
 
 from .processes import BOUND_S, below, workers_of
 
@@ -69,7 +70,9 @@ def test_nested_primitives_are_created_once_and_survive_their_creators(
     request: pytest.FixtureRequest,
     settings: dict[str, Any],
     tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.delenv(FOLDER, raising=False)  # so that creators are at work when they are killed
     if engine == "opencl":
         request.getfixturevalue("device")
     graph, killed = nested_graph(engine, operations), list[int]()
