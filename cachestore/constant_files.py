@@ -28,7 +28,7 @@ from .errors import PathRefused
 from .file_lock import is_same_file, lock_file
 from .folders import make_folder, open_file
 from .forked_locks import freed_in_children
-from .mapping import MappedBytes, map_bytes
+from .mapping import MappedBytes, map_bytes, reserve_bytes
 from .ownership import check_folder
 
 #: Bytes of the description; the constant before it ends on such a boundary, so that kernels may read behind it.
@@ -264,6 +264,7 @@ def _is_sound(descriptor: int, digest: str, nbytes: int, verify: bool = False) -
 
 def _fill(descriptor: int, digest: str, content: memoryview) -> None:
     os.ftruncate(descriptor, 0)  # what a process that was killed has left; no process maps it
+    reserve_bytes(descriptor, _padded(len(content)) + _PAGE)
     rest = content
     while rest:
         rest = rest[os.write(descriptor, rest) :]
