@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
-from poolrt.workers.desc import MemoryDesc, OpDesc, PrimitiveAttr, Reorder, post_op_src
+from poolrt.workers.desc import Concat, MemoryDesc, OpDesc, PrimitiveAttr, Reorder, post_op_src
 from poolrt.workers.desc.op_desc import INTERNAL, OPERATIONS
 from poolrt.workers.desc.operations.region_loop import RegionLoop
 from poolrt.workers.desc.quantisation import KINDS
@@ -35,7 +35,7 @@ from .layout_inserter import HOST, LayoutInserter
 from .layouts import candidates
 from .lowered_plan import LoweredPlan, finish_plan
 from .plan_builder import PlanBuilder, Storage, Version
-from .views import describe_view
+from .views import describe_view, find_parts
 
 #: An engine by name, and the primitive that it executes.
 _Chosen: TypeAlias = tuple[str, PrimitiveDesc]
@@ -153,8 +153,22 @@ class _Lowering:
             given[KINDS[use.kind].argument(use.arg)] = self.versions[use.value]
         forms = pd.memories()
         brought = {arg: self.inserter.bring(version, engine, forms[arg]) for arg, version in given.items()}
+        if isinstance(pd.op, Concat) and engine == HOST:
+            joined = self._join(pd.op, list(brought.values()))
+            if joined is not None:
+                return [joined]
         results = self.builder.add_step(name, pd, engine, brought)
         return [results[arg] for arg in result_arguments(pd.op)]
+
+    def _join(self, op: Concat, sources: Sequence[Version]) -> Version | None:
+        """Return the concatenation without a step if each source can be computed in its place, None otherwise."""
+        offsets = find_parts(op)
+        storages = {version.storage for version in sources}
+        if offsets is None or len(storages) < len(sources):
+            return None
+        if not all(self.builder.can_join(version, HOST) for version in sources):
+            return None
+        return self.builder.join(op.dst, list(zip(sources, offsets, strict=True)), HOST)
 
     def _lower_post_ops(self, node: Node, result: Version) -> Version:
         """Add a step for each post-op of a node that no implementation fuses."""

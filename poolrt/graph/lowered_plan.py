@@ -51,7 +51,7 @@ def finish_plan(
     def place_of(version: Version) -> Place:
         storage = builder.storage_of(version)
         number = used[storage.number] if storage.kind is PlaceKind.CONSTANT else storage.number
-        return Place(storage.kind, number, version.start)
+        return Place(storage.kind, number, builder.locate(version).start)
 
     steps: list[Step | CrossEngineReorder] = []
     for step in builder.steps:
@@ -76,7 +76,7 @@ def _assign_offsets(builder: PlanBuilder, engine: str, ends: Sequence[int]) -> i
     results = [
         (storage, Lifetime(storage.nbytes, storage.first, end))
         for storage, end in zip(builder.storages, ends, strict=True)
-        if storage.kind is PlaceKind.WORK and storage.engine == engine
+        if storage.kind is PlaceKind.WORK and storage.engine == engine and storage.whole < 0
     ]
     offsets, workspace = place([lifetime for _, lifetime in results])
     if workspace > MAX_TENSOR:
@@ -94,7 +94,7 @@ def _last_readers(builder: PlanBuilder) -> list[int]:
     ends = [storage.last for storage in builder.storages]
     for step in reversed(builder.steps):
         if step.primitive is None:
-            source, destination = (step.args[arg].storage for arg in (Arg.SRC, Arg.DST))
+            source, destination = (builder.locate(step.args[arg]).storage for arg in (Arg.SRC, Arg.DST))
             ends[source] = max(ends[source], ends[destination])
     return ends
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -18,7 +18,8 @@ _NAME: Final = 200
 class Storage:
     """Memory of one tensor: an input, a constant, or a result that is alive from step ``first`` to step ``last``.
 
-    ``engine`` is the one that can read it; every engine can if it is empty.
+    ``engine`` is the one that can read it; every engine can if it is empty. A tensor that is part of a larger one begins
+    ``offset`` bytes after the beginning of storage ``whole``, and has no memory of its own.
     """
 
     kind: PlaceKind
@@ -27,6 +28,8 @@ class Storage:
     first: int = -1
     last: int = -1
     engine: str = ""
+    whole: int = -1
+    offset: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +73,16 @@ class PlanBuilder:
         return self.add_storage(Storage(PlaceKind.CONSTANT, len(self.constants) - 1), desc)
 
     def storage_of(self, version: Version) -> Storage:
-        """Return the storage of a tensor."""
-        return self.storages[version.storage]
+        """Return the storage of a tensor, or of the whole of which it is a part."""
+        return self.storages[self.locate(version).storage]
+
+    def locate(self, version: Version) -> Version:
+        """Return a tensor as a part of the storage that has memory of its own."""
+        storage, start = version.storage, version.start
+        while self.storages[storage].whole >= 0:
+            start += self.storages[storage].offset
+            storage = self.storages[storage].whole
+        return Version(storage, version.desc, start)
 
     def engine_of(self, version: Version) -> str:
         """Return the engine that can read a tensor; empty if every engine can."""
@@ -91,6 +102,26 @@ class PlanBuilder:
         results = {int(arg): self._add_result(memories[arg], engine) for arg in pd.op.outputs()}
         self._append(_Step(self.number_of(pd, engine), {**sources, **results}, name[:_NAME]), sources.values())
         return results
+
+    def join(self, desc: MemoryDesc, parts: Sequence[tuple[Version, int]], engine: str) -> Version:
+        """Return a tensor whose parts, each at an offset in bytes, are where the steps before write them: nothing is copied.
+
+        The steps write the parts to the memory of the whole from now on. Each part `can_join`.
+        """
+        whole = self._add_result(desc, engine)
+        to = self.storages[whole.storage]
+        for part, offset in parts:
+            storage = self.storages[part.storage]
+            storage.whole, storage.offset = whole.storage, offset
+            to.first = min(to.first, storage.first)
+        return whole
+
+    def can_join(self, version: Version, engine: str) -> bool:
+        """Return whether a tensor is all that a step of an engine writes to its memory, and not yet a part of another one."""
+        storage = self.storages[version.storage]
+        result = storage.kind is PlaceKind.WORK and storage.engine == engine and storage.whole < 0
+        # A reorder between engines may leave its result where its source is.
+        return result and storage.nbytes == version.desc.nbytes and self.steps[storage.first].primitive is not None
 
     def add_cross_engine_reorder(self, version: Version, engine: str) -> Version:
         """Add a reorder of a tensor to another engine; return its result."""

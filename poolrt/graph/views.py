@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from poolrt.workers.desc import MemoryDesc, item_size
+import itertools
+from typing import Final
+
+from poolrt.workers.desc import Concat, MemoryDesc, item_size
 
 from .inference.movement import resolve_slice
 from .ir import Node
+
+#: Bytes of a line of a processor's cache.
+_LINE: Final = 64
 
 
 def describe_view(node: Node, src: MemoryDesc, dims: tuple[int, ...]) -> tuple[MemoryDesc, int] | None:
@@ -35,6 +41,25 @@ def describe_view(node: Node, src: MemoryDesc, dims: tuple[int, ...]) -> tuple[M
         case _:
             raise RuntimeError(f"unknown view {node.kind!r}")
     return MemoryDesc(dims, src.dtype, strides=strides if dims else ()), start * item_size(src.dtype)
+
+
+def find_parts(op: Concat) -> list[int] | None:
+    """Return the bytes at which the sources of a concatenation begin in it if each is in one piece there, else None.
+
+    They begin on lines of a processor's cache, and all tensors have elements.
+    """
+    tensors = (*op.srcs, op.dst)
+    if any(md.strides or md.tag != op.dst.tag or not md.elements for md in tensors):
+        return None
+    lengths = [md.nbytes for md in tensors]
+    rows = [
+        md.outer_strides()[op.axis] * (md.padded_dims[op.axis] // md.layout.block_of(op.axis)) * item_size(md.dtype)
+        for md in tensors
+    ]
+    *ends, total = itertools.accumulate(lengths[:-1], initial=0)
+    if rows != lengths or total != lengths[-1] or any(end % _LINE for end in ends):
+        return None
+    return ends
 
 
 def _reshape_strides(
