@@ -16,20 +16,20 @@ from .post_ops import fuse_post_ops
 from .quantised import fold_quantisation
 from .quantising import quantise_at_once
 from .rescaled import rescale_products
-from .shuffled import use_shuffle
+from .shuffled import shuffle_less, use_shuffle
 from .spelled_normalization import use_normalization
 
 __all__ = [
     "PASSES", "add_masks", "fold_affine", "fold_constants", "fold_quantisation", "fuse_post_ops", "join_batches",
     "keep_rows_flat", "merge_affine", "optimize", "quantise_at_once", "remove_dead", "remove_identities", "rescale_products",
-    "use_attention", "use_inner_product", "use_normalization", "use_shuffle",
+    "shuffle_less", "use_attention", "use_inner_product", "use_normalization", "use_shuffle",
 ]  # fmt: skip
 
 #: The order matters: constants and identities hide the patterns of the later passes, and joined batches those of attention.
 PASSES = (
     fold_constants, fold_quantisation, rescale_products, use_normalization, add_masks, use_attention, join_batches,
     fold_constants, remove_identities, use_shuffle, keep_rows_flat, merge_affine, use_inner_product, fold_affine,
-    quantise_at_once, fuse_post_ops, remove_dead,
+    quantise_at_once, fuse_post_ops, shuffle_less, remove_dead,
 )  # fmt: skip
 
 

@@ -1,9 +1,10 @@
-"""Recognise shuffles of channels in graphs that spell them as reshape, transpose and reshape."""
+"""Recognise shuffles of channels that graphs spell as reshape, transpose and reshape, and shuffle as little as can be."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+from ..constant import Constant
 from ..ir import GraphIR, Node
 from .rewriter import Rewriter, only_reader
 
@@ -46,3 +47,46 @@ def use_shuffle(ir: GraphIR) -> GraphIR:
         elif node.output not in replaced:
             new.nodes.append(node)
     return new.finish()
+
+
+def shuffle_less(ir: GraphIR) -> GraphIR:
+    """Shuffle the result of a depthwise convolution instead of its source if the result is smaller.
+
+    The convolution has its constant weights in the order that channels had before.
+    """
+    readers, leaving = ir.readers(), ir.output_values()
+    new = Rewriter(ir)
+    moved: dict[int, Node] = {}
+    for node in ir.nodes:
+        reader = only_reader(node.output, readers, leaving) if node.kind == "shuffle" and not node.post_ops else None
+        if reader is not None and _shrinks_each_channel(reader, node, ir):
+            moved[node.output] = node
+        elif node.kind == "convolution" and node.inputs[0] in moved:
+            shuffle = moved[node.inputs[0]]
+            rows = int(shuffle.number("group_size"))
+            constants = [new.constant(_take_back(ir.constants[value], rows)) for value in node.inputs[1:]]
+            first = new.value(ir.values[node.output])
+            new.nodes.append(replace(node, inputs=(shuffle.inputs[0], *constants), outputs=(first,)))
+            new.nodes.append(replace(shuffle, inputs=(first,), outputs=node.outputs))
+        else:
+            new.nodes.append(node)
+    return new.finish() if moved else ir
+
+
+def _shrinks_each_channel(node: Node, shuffle: Node, ir: GraphIR) -> bool:
+    """Return whether a node is a depthwise convolution of a shuffle's result, smaller than that, of constant weights."""
+    if node.kind != "convolution" or node.inputs[0] != shuffle.output or node.quantisation:
+        return False
+    constant = all(value in ir.constants for value in node.inputs[1:])
+    alone = all(use.value is None for use in node.post_ops)
+    src, dst = ir.values[shuffle.output], ir.values[node.output]
+    each = node.attrs.get("groups", 1) == src.dims[1] == dst.dims[1] and src.dtype == dst.dtype
+    here = (node.engine, node.implementation) == (shuffle.engine, shuffle.implementation) == ("", "")
+    return constant and alone and each and here and shuffle.attrs["axis"] == 1 and 0 < dst.elements < src.elements
+
+
+def _take_back(constant: Constant, rows: int) -> Constant:
+    """Return the rows of a constant in the order before a shuffle with groups of ``rows``."""
+    dims = constant.dims
+    groups = dims[0] // rows
+    return constant.reshape((rows, groups, *dims[1:])).transpose((1, 0, *range(2, len(dims) + 1))).reshape(dims)

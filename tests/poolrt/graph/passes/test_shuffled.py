@@ -53,3 +53,31 @@ def test_other_transposes_stay(g: Graph) -> None:
     x = np.arange(360, dtype=np.float32).reshape(IMAGE) / 360
     want = run_wire(*g.to_wire(optimize=False), {"x": x})["y"]
     np.testing.assert_allclose(run_wire(*g.to_wire(), {"x": x})["y"], want, rtol=1e-6)
+
+
+def depthwise(stride: int, bias: bool = True, wanted: bool = False) -> Graph:
+    """Return a graph that shuffles x (2, 12, 3, 5), and convolves and normalises each channel."""
+    g, draw = Graph("g"), np.random.default_rng(3)
+    y = g.shuffle(g.input("x", IMAGE), 1, 4)
+    if wanted:
+        g.output("shuffled", y)
+    weights, added, *numbers = (draw.random(dims).astype(np.float32) for dims in ((12, 1, 3, 3), *((12,),) * 5))
+    y = g.convolution(y, weights, added if bias else None, strides=stride, padding=1, groups=12)
+    g.output("y", g.eltwise(g.batch_normalization(y, *numbers), "relu"))
+    return g
+
+
+@pytest.mark.parametrize(
+    ("g", "order"),
+    [
+        (depthwise(2), ["convolution", "shuffle"]),
+        (depthwise(2, bias=False), ["convolution", "shuffle"]),
+        (depthwise(1), ["shuffle", "convolution"]),
+        (depthwise(2, wanted=True), ["shuffle", "convolution"]),
+    ],
+)
+def test_what_is_smaller_is_shuffled(g: Graph, order: list[str]) -> None:
+    assert kinds(g) == order
+    x = np.random.default_rng(4).standard_normal(IMAGE).astype(np.float32)
+    want = run_wire(*g.to_wire(optimize=False), {"x": x})["y"]
+    np.testing.assert_allclose(run_wire(*g.to_wire(), {"x": x})["y"], want, rtol=1e-5, atol=1e-6)
