@@ -17,7 +17,7 @@ def implementations(graph: Graph) -> list[str]:
 def test_a_reorder_and_a_fast_implementation_go_before_a_reference() -> None:
     # Given channels in blocks of 16 joined where no block begins, which only row-major memory can do fast
     g = Graph()
-    x = g.input("x", (1, 3, 8, 8), "float32")
+    x = g.input("x", (2, 3, 8, 8), "float32")
     first, second = (g.convolution(x, np.ones((count, 3, 3, 3), np.float32)) for count in (8, 16))
     g.output("y", g.eltwise(g.concat([first, second], axis=1), "relu"))
     # When / Then there is a reorder, and no reference
