@@ -148,8 +148,10 @@ def main() -> None:
         _report(f"runs from {THREADS} threads, time for each", compare(rate, both), GOAL)
         with computing(os.cpu_count() or 1):
             _report("a run beside processes that compute, p99", compare(p99, both), 1.0)
-        reusable.shutdown()
+        reusable.shutdown(kill_workers=True)
+        joblib.externals.loky.get_reusable_executor().shutdown(kill_workers=True)
     ours.close()
+    echo.kill()  # it has inherited the other end too
     echo.join()
 
 
