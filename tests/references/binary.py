@@ -27,6 +27,21 @@ def binary(algorithm: str, left: Array, right: Array) -> Array:
         return np.asarray(FUNCTIONS[algorithm](left, right), np.float64)
 
 
+def bitwise(algorithm: str, left: Array, right: Array, dtype: np.dtype[Any]) -> Array:
+    """Return a function of the bits of integers, which float64 holds; a number of places that is negative counts as large."""
+    x, y = left.astype(dtype), right.astype(dtype)
+    if algorithm.startswith("bit_"):
+        function = {"bit_and": np.bitwise_and, "bit_or": np.bitwise_or, "bit_xor": np.bitwise_xor}[algorithm]
+        return np.asarray(function(x, y), np.float64)
+    bits = 8 * dtype.itemsize
+    large = (y < 0) | (y >= bits)
+    places = np.where(large, 0, y).astype(dtype)
+    if algorithm == "shift_left":
+        return np.where(large, 0, np.left_shift(x, places)).astype(np.float64)
+    nothing = np.where(x < 0, -1.0, 0.0)
+    return np.where(large, nothing, np.right_shift(x, places))
+
+
 def total(srcs: list[Array], scales: tuple[float, ...] = ()) -> Array:
     """Return the sum of arrays of one shape, each times its scale (a float32, as for every engine)."""
     return np.asarray(np.tensordot(np.asarray(scales or (1.0,) * len(srcs), np.float32).astype(np.float64), srcs, 1))

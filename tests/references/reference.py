@@ -49,10 +49,11 @@ from poolrt.workers.desc import (
     multiple_src,
     scales_of,
 )
+from poolrt.workers.desc.operations.binary import BITWISE_ALGORITHMS
 
 from .arg_reduction import arg_reduction
 from .attention import attention
-from .binary import FUNCTIONS, binary, total
+from .binary import FUNCTIONS, binary, bitwise, total
 from .concat import concat
 from .convolution import convolution, deconvolution
 from .cumulative_sum import cumulative_sum
@@ -173,6 +174,8 @@ def _operation(op: OpDesc, args: Mapping[int, Array]) -> Array:
             return pooling(op, args[Arg.SRC])
         case Eltwise():
             return eltwise(op.algorithm, args[Arg.SRC], op.alpha, op.beta)
+        case Binary() if op.algorithm in BITWISE_ALGORITHMS:
+            return bitwise(op.algorithm, args[Arg.SRC], args[Arg.SRC_1], numpy_type(op.dst.dtype))
         case Binary():
             found = binary(op.algorithm, args[Arg.SRC], args[Arg.SRC_1])
             is_whole = op.src0.dtype in LIMITS and op.src1.dtype in LIMITS
