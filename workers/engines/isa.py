@@ -14,7 +14,7 @@ ISA_LEVELS: Final[dict[str, frozenset[str]]] = {
 }
 
 #: Extension of the last level, named as in /proc/cpuinfo -> LLVM's name of it. Only implementations that ask for one get it.
-EXTENSIONS: Final[dict[str, str]] = {"avx512_vnni": "avx512vnni"}
+EXTENSIONS: Final[dict[str, str]] = {"avx512_vnni": "avx512vnni", "avx512_bf16": "avx512bf16"}
 
 
 def host_isa(flags: frozenset[str] | None = None) -> str:

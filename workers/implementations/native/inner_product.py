@@ -8,6 +8,7 @@ from ...desc import InnerProduct, MemoryDesc, PrimitiveAttr
 from ...engines.target import Target
 from ..nested.inner_product import NestedInnerProduct
 from ..program import Program
+from .bfloat_product import NativeBFloatInnerProduct
 from .blocks import refuse
 from .convolution_chain import refuse_bounded
 from .integer_packed import NativePackedInnerProduct
@@ -51,6 +52,7 @@ class NativeInnerProduct:
 
 IMPLEMENTATIONS = (
     NativeInnerProduct(),
+    NativeBFloatInnerProduct(),
     NativePackedInnerProduct("vnni"),
     NativePackedInnerProduct("pairs"),
     NestedInnerProduct("cpu"),

@@ -8,6 +8,7 @@ from ...desc import Matmul, MemoryDesc, PrimitiveAttr
 from ...engines.target import Target
 from ..inference import refuse_beyond_inference
 from ..program import Program
+from .bfloat_product import NativeBFloatMatmul
 from .blocks import refuse
 from .convolution_chain import refuse_bounded
 from .integer_packed import NativePackedMatmul
@@ -61,6 +62,7 @@ def _without_strides(md: MemoryDesc) -> MemoryDesc:
 IMPLEMENTATIONS = (
     NativeMatmul(),
     NativeTypedMatmul(),
+    NativeBFloatMatmul(),
     NativePackedMatmul("vnni"),
     NativePackedMatmul("pairs"),
     NativeIntegerMatmul("vnni"),

@@ -1,0 +1,117 @@
+"""Products of bf16: within the bounds of float32 sums on every ISA level, with and without the dot-product instruction."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from poolrt.workers.desc import Arg, InnerProduct, Matmul, MemoryDesc, PostOp, PrimitiveAttr
+from poolrt.workers.engines.target import cpu_target
+from poolrt.workers.implementations.primitive_desc import primitive_desc
+from poolrt.workers.primitives.key import primitive_key
+from tests.references import numpy_type
+from tests.workers.native_runner import NativeRunner
+
+from .test_integer_matmul import target_of
+
+INSTRUCTIONS = ("x86-64-v2", "x86-64-v3", "x86-64-v4", "x86-64-v4+avx512_bf16")
+BF16 = numpy_type("bf16")
+#: The largest relative error of rounding once.
+ROUNDING = {"f32": 2.0**-24, "bf16": 2.0**-8}
+RELU = PrimitiveAttr((PostOp("eltwise", "relu"),))
+
+
+def check(
+    native: NativeRunner, instructions: str, shape: tuple[int, int, int], transposed: bool, dtype: str, bias: bool,
+    relu: bool, is_inner: bool,
+) -> None:  # fmt: skip
+    """Compute one product, and compare it with the same in float64."""
+    rows, columns, depth = shape
+    rng = np.random.default_rng(rows * columns + depth)
+    left, right, added = (
+        rng.standard_normal(dims).astype(BF16) for dims in ((rows, depth), (depth, columns), (columns,))
+    )
+    # Given a product of bf16, or an inner product, whose weights are those of a product transposed
+    src, dst = MemoryDesc((rows, depth), "bf16"), MemoryDesc((rows, columns), dtype)
+    tag = "ba" if transposed else "ab"
+    args: dict[int, Any] = {Arg.SRC: left, Arg.WEIGHTS: right.T if is_inner else right}
+    if is_inner:
+        biases = MemoryDesc((columns,), "bf16") if bias else None
+        op: Any = InnerProduct(src, MemoryDesc((columns, depth), "bf16", tag), biases, dst)
+    else:
+        biases = MemoryDesc((1, columns), "bf16") if bias else None
+        op = Matmul(src, MemoryDesc((depth, columns), "bf16", tag), biases, dst)
+    if biases is not None:
+        args[Arg.BIAS] = added.reshape(biases.dims)
+    # When it is computed with some instructions
+    pd = primitive_desc(op, RELU if relu else PrimitiveAttr(), target_of(instructions))
+    result = native.results(pd, args)[Arg.DST].astype(np.float64)
+    # Then products are exact in float32, and each addition and the result are rounded once
+    assert pd.impl_name() == ("native:packed_bf16" if "+" in instructions else "nested:f32")
+    a, b = left.astype(np.float64), right.astype(np.float64)
+    c = added.astype(np.float64) if bias else np.zeros(columns)
+    want, bound = a @ b + c, (depth + 2) * 2.0**-24 * (np.abs(a) @ np.abs(b) + np.abs(c))
+    want = np.maximum(want, 0.0) if relu else want
+    bound += ROUNDING[dtype] * (np.abs(want) + bound)
+    assert (np.abs(result - want) <= bound).all()
+
+
+def test_an_error_is_that_of_sums_in_float32(native: NativeRunner) -> None:
+    check(native, INSTRUCTIONS[-1], (31, 67, 301), transposed=False, dtype="f32", bias=True, relu=False, is_inner=False)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("instructions", INSTRUCTIONS)
+@settings(max_examples=25, deadline=None, database=None)
+@given(
+    shape=st.tuples(st.integers(1, 40), st.integers(1, 70), st.integers(1, 70)),
+    transposed=st.booleans(),
+    dtype=st.sampled_from(["f32", "bf16"]),
+    bias=st.booleans(),
+    relu=st.booleans(),
+    is_inner=st.booleans(),
+)
+def test_errors_are_those_of_sums_in_float32(native: NativeRunner, instructions: str, **drawn: Any) -> None:
+    check(native, instructions, **drawn)
+
+
+@pytest.mark.parametrize(("kind", "tag"), [("matmul", "BA16b2a"), ("inner_product", "AB16a2b")])
+def test_weights_left_open_are_pairs_of_inputs_of_16_outputs(native: NativeRunner, kind: str, tag: str) -> None:
+    rng = np.random.default_rng(1)
+    target = target_of("x86-64-v4+avx512_bf16")
+    left, right = rng.integers(-4, 5, (15, 33)), rng.integers(-4, 5, (33, 47))
+    src, dst = MemoryDesc((15, 33), "bf16"), MemoryDesc((15, 47), "f32")
+    if kind == "matmul":
+        op: Any = Matmul(src, MemoryDesc((33, 47), "bf16", "any"), None, dst)
+    else:
+        op = InnerProduct(src, MemoryDesc((47, 33), "bf16", "any"), None, dst)
+    pd = primitive_desc(op, PrimitiveAttr(), target)
+    chosen: Any = pd.op
+    assert chosen.weights.tag == tag
+    weights = right if kind == "matmul" else right.T
+    result = native.results(pd, {Arg.SRC: left.astype(BF16), Arg.WEIGHTS: weights.astype(BF16)})[Arg.DST]
+    np.testing.assert_array_equal(result, left @ right)
+
+
+def test_only_keys_of_products_by_the_instruction_name_it() -> None:
+    target = target_of("x86-64-v4+avx512_bf16")
+    narrow, wide = MemoryDesc((8, 8), "bf16"), MemoryDesc((8, 8), "f32")
+    found = primitive_desc(Matmul(narrow, narrow, None, wide), PrimitiveAttr(), target)
+    assert found.target.extensions == ("avx512_bf16",)
+    # A host of the same level without it asks for the same key of a product of f32.
+    in_float32 = Matmul(wide, wide, None, wide)
+    keys = [primitive_key(primitive_desc(in_float32, PrimitiveAttr(), t)) for t in (target, cpu_target("x86-64-v4"))]
+    assert keys[0] == keys[1]
+
+
+def test_infinities_and_nan_are_as_in_float32(native: NativeRunner) -> None:
+    target = target_of("x86-64-v4+avx512_bf16")
+    md, result = MemoryDesc((1, 1), "bf16"), MemoryDesc((1, 1), "f32")
+    pd = primitive_desc(Matmul(md, md, None, result), RELU, target)
+    for left, right, want in ((np.inf, 2.0, np.inf), (np.inf, 0.0, np.nan), (np.nan, 1.0, np.nan), (-np.inf, 1.0, 0.0)):
+        args: dict[int, Any] = {Arg.SRC: np.array([[left]], BF16), Arg.WEIGHTS: np.array([[right]], BF16)}
+        np.testing.assert_array_equal(native.results(pd, args)[Arg.DST], [[want]])

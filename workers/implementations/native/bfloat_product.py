@@ -1,0 +1,137 @@
+"""Matmul and inner product of bf16 by the dot-product instruction of AVX-512 BF16; constant weights are packed once."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Final
+
+from ...desc import Arg, InnerProduct, Matmul, MemoryDesc, PrimitiveAttr
+from ...engines.target import Target
+from ...kernels.spec import KernelSpec
+from ..inference import refuse_beyond_inference
+from ..program import LaunchArgument, Program
+from .convolution_chain import bounds
+from .convolution_tiles import output_blocks, tile_positions
+from .nest_builder import NestBuilder
+
+#: Bytes of packed rows that are multiplied by all columns before the next rows: they stay in the second-level cache.
+_STRIP: Final = 256 << 10
+#: Data types of dst and of bias.
+_RESULTS: Final = ("bf16", "f32")
+
+
+class _BFloatProduct:
+    """What both operations share."""
+
+    name = "native:packed_bf16"
+    engine_kind = "cpu"
+    general = True
+    extensions = ("avx512_bf16",)
+
+    def _refuse(self, op: Matmul | InnerProduct, attr: PrimitiveAttr, target: Target, packed: str) -> str | None:
+        """Return why a product with all layouts chosen is not supported, or None."""
+        if "avx512_bf16" not in target.extensions:
+            return "the host has no avx512_bf16"
+        if beyond := refuse_beyond_inference(op, attr):
+            return beyond
+        if (op.src.dtype, op.weights.dtype) != ("bf16", "bf16"):
+            return f"data types {op.src.dtype} and {op.weights.dtype}; only products of bf16 are supported"
+        if any(md.dtype not in _RESULTS for md in (op.dst, op.bias or op.dst)):
+            return f"bias and dst must be {' or '.join(_RESULTS)}"
+        if not (op.src.is_plain and op.dst.is_plain and (op.bias is None or op.bias.is_plain)):
+            return "src, bias and dst must be row-major"
+        if op.weights.tag != packed and op.weights.layout.blocks:
+            return f"weights layout {op.weights.tag}; only {packed} and layouts without blocks are supported"
+        if 0 in op.weights.dims:
+            return "weights without elements"
+        if any(step.algorithm != "relu" or step.alpha != 0.0 for step in attr.post_ops):
+            return "only relu is supported as a post-op"
+        return None
+
+    def _describe(
+        self, op: Matmul | InnerProduct, attr: PrimitiveAttr, target: Target, packed: str, sizes: tuple[int, int]
+    ) -> Program:
+        """Return the program; ``sizes`` are the dimensions of weights that count inputs and outputs."""
+        depth, columns = (op.weights.dims[dim] for dim in sizes)
+        rows = math.prod(op.dst.dims[:-1])
+        if rows * columns == 0:
+            return Program((), ())
+        build = NestBuilder()
+        positions = tile_positions(target.isa, rows)
+        vectors = -(-columns // 16)
+        blocks = output_blocks(target.isa, positions, min(max(vectors, 1), 8))
+        pairs = -(-depth // 2)
+        left: LaunchArgument = ("m", (int(Arg.SRC), 0))
+        if rows > 1 or depth % 2:
+            source = MemoryDesc((rows, depth), "bf16")
+            panels = source.with_tag(f"AB{positions}a2b" if positions > 1 else "aB2b")
+            to = build.book(panels.nbytes)
+            build.move(source, panels, left, to)
+            left = to
+        right: LaunchArgument = ("m", (int(Arg.WEIGHTS), 0))
+        if op.weights.tag != packed:
+            blocked = op.weights.with_tag(packed)
+            to = build.book(blocked.nbytes)
+            build.move(op.weights, blocked, right, to)
+            right = to
+        count = -(-rows // positions)
+        strip_panels = max(1, min(count, _STRIP // (pairs * positions * 4)))
+        strips = -(-count // strip_panels)
+        bias: LaunchArgument = ("m", (int(Arg.BIAS), 0)) if op.bias is not None else ("i", 0)
+        kernel = KernelSpec.of(
+            "bfloat_product", positions=positions, blocks=blocks, bias=op.bias.dtype if op.bias is not None else "",
+            dst=op.dst.dtype,
+        )  # fmt: skip
+        numbers = (rows, columns, pairs, strip_panels, strips)
+        _, bound = bounds(attr)
+        args: tuple[LaunchArgument, ...] = (
+            left, right, bias, ("m", (int(Arg.DST), 0)), *(("i", n) for n in numbers), ("f", bound),
+        )  # fmt: skip
+        build.launch(kernel, args, -(-vectors // blocks) * strips)
+        return build.program()
+
+
+class NativeBFloatMatmul(_BFloatProduct):
+    """src bf16 of any rank, row-major, by one matrix of bf16, packed or without blocks; dst and bias f32 or bf16; relu."""
+
+    def reject(self, op: Matmul, attr: PrimitiveAttr, target: Target) -> str | None:
+        if math.prod(op.weights.dims[:-2]) != 1 or not op.bias_is_row:
+            return "several matrices of weights, or a bias other than one value a column"
+        return self._refuse(self.complete(op, attr, target), attr, target, _packed(op.weights.ndims))
+
+    def complete(self, op: Matmul, attr: PrimitiveAttr, target: Target) -> Matmul:
+        weights = op.weights.with_tag(_packed(op.weights.ndims)) if op.weights.is_any else op.weights
+        bias = op.bias and _row_major(op.bias)
+        return dataclasses.replace(op, src=_row_major(op.src), weights=weights, bias=bias, dst=_row_major(op.dst))
+
+    def program(self, op: Matmul, attr: PrimitiveAttr, target: Target) -> Program:
+        rank = op.weights.ndims
+        return self._describe(op, attr, target, _packed(rank), (rank - 2, rank - 1))
+
+
+class NativeBFloatInnerProduct(_BFloatProduct):
+    """The same for src of rank 2 and weights (outputs, inputs), forward."""
+
+    def reject(self, op: InnerProduct, attr: PrimitiveAttr, target: Target) -> str | None:
+        if not op.is_forward or op.src.ndims != 2:
+            return "only forward of rank 2 is supported"
+        return self._refuse(self.complete(op, attr, target), attr, target, "AB16a2b")
+
+    def complete(self, op: InnerProduct, attr: PrimitiveAttr, target: Target) -> InnerProduct:
+        weights = op.weights.with_tag("AB16a2b") if op.weights.is_any else op.weights
+        bias = op.bias and _row_major(op.bias)
+        return dataclasses.replace(op, src=_row_major(op.src), weights=weights, bias=bias, dst=_row_major(op.dst))
+
+    def program(self, op: InnerProduct, attr: PrimitiveAttr, target: Target) -> Program:
+        return self._describe(op, attr, target, "AB16a2b", (1, 0))
+
+
+def _packed(ndims: int) -> str:
+    """Return the tag with pairs of 16 columns side by side: ``BA16b2a`` for 2."""
+    letters = "abcdefghijkl"[:ndims]
+    return f"{letters[:-2]}{letters[-1:].upper()}{letters[-2:-1].upper()}16{letters[-1:]}2{letters[-2:-1]}"
+
+
+def _row_major(md: MemoryDesc) -> MemoryDesc:
+    return md.with_tag("") if md.is_any else md
