@@ -27,6 +27,7 @@ from .instructions import (
     CollectStatistics,
     FindConstants,
     Forget,
+    LookedUp,
     LookUp,
     Lower,
     LoweredGraph,
@@ -267,10 +268,10 @@ class BackgroundThread:
         except OSError:
             return lower_here(request, data)  # no process can be started
 
-    def _look_up(self, task: LookUp) -> dict[int, tuple[bytes, str]]:
+    def _look_up(self, task: LookUp) -> LookedUp:
         lowered = self._loads.get(task.load)
         if lowered is None:
-            return {}
+            return LookedUp()
         store = self._opened()
         wanted = {lowered.keys[i]: lowered.graph.primitives[i] for i in task.primitives}
         hits = store.get_many(
@@ -288,7 +289,8 @@ class BackgroundThread:
         for i in task.primitives:
             if i not in found and (derived := self._derive(lowered.graph.primitives[i].descriptor)) is not None:
                 found[i] = derived, "derived"
-        return found
+        missing = [i for i in task.primitives if i not in found]
+        return LookedUp(found, {i: _kernels_of(lowered.graph.primitives[i].descriptor) for i in missing})
 
     def _note_kernels(self, entry: bytes) -> None:
         """Keep the kernels of a verified entry."""
@@ -314,6 +316,18 @@ class BackgroundThread:
 
             self._kernels = KernelTable(_KERNELS)
         return self._kernels
+
+
+def _kernels_of(descriptor: list[Any]) -> frozenset[bytes]:
+    """Return the identities of a primitive's kernels; none if it cannot be described: the creator gets the same error."""
+    from poolrt.workers.implementations.primitive_desc import PrimitiveDesc
+    from poolrt.workers.primitives.derivation import identities_of
+
+    try:
+        pd = PrimitiveDesc.from_wire(descriptor)
+        return frozenset(identities_of(pd, pd.program()))
+    except Exception:  # noqa: BLE001 - as above
+        return frozenset()
 
 
 def _assemble(store: CacheStore, primitive: PrimitiveToLoad) -> bytes | None:

@@ -2,6 +2,9 @@
 
 Guarantees: a primitive is under creation once, however many loads want it. Every waiting load gets the entry or the
 error. A creation whose creator is lost is repeated once in another creator; after that an error names the primitive.
+
+Many primitives have a kernel in common, and a creator keeps those that it compiled. So a creation goes to the creator that has
+one of its kernels or compiles it now, unless that is busy for long.
 """
 
 from __future__ import annotations
@@ -26,6 +29,8 @@ FAILED_STARTS_LIMIT: Final = 3
 IDLE_S: Final = 5.0
 #: Seconds that a creator may take to exit by itself after its connection was closed.
 LEAVE_S: Final = 10.0
+#: Seconds for which a creation waits for the creator that has its kernel: longer than most kernels take to compile.
+BUSY_S: Final = 2.0
 
 
 @dataclass(slots=True, eq=False)
@@ -34,6 +39,8 @@ class Creation:
 
     primitive: PrimitiveToLoad
     token: int
+    #: The identities of its kernels, as far as they are known.
+    kernels: frozenset[bytes] = frozenset()
     waiting: list[tuple[int, int]] = field(default_factory=list)
     lost: int = 0
     overdue: int = 0
@@ -50,6 +57,9 @@ class Creator:
     ready: bool = False
     creation: Creation | None = None
     idle_since: float = 0.0
+    busy_since: float = 0.0
+    #: The kernels that it has, or compiles now.
+    kernels: set[bytes] = field(default_factory=set)
     leaving: bool = False
     overdue: bool = False
     #: Whether its exit is certain, because its fork server has exited.
@@ -75,11 +85,12 @@ class Creations:
         """The number of creations that no creator works on yet."""
         return len(self._queue)
 
-    def want(self, primitive: PrimitiveToLoad, load: int, number: int) -> None:
-        """Note that a load waits for a primitive; `schedule` starts the creation."""
+    def want(self, primitive: PrimitiveToLoad, load: int, number: int, kernels: frozenset[bytes] = frozenset()) -> None:
+        """Note that a load waits for a primitive with such kernels; `schedule` starts the creation."""
         creation = self._wanted.get(primitive.digest)
         if creation is None:
-            creation = self._wanted[primitive.digest] = Creation(primitive, next(self._numbers))
+            creation = Creation(primitive, next(self._numbers), kernels)
+            self._wanted[primitive.digest] = creation
             self._enqueue(creation)
         creation.waiting.append((load, number))
 
@@ -105,11 +116,14 @@ class Creations:
         concerned: list[int] = []
         for creator in self.creators.values():
             if self._queue and creator.ready and creator.creation is None and not creator.leaving:
-                creation = creator.creation = self._take(creator.compiles)
+                creation = creator.creation = self._take(creator)
                 if creation is None:
-                    # Its place is needed for a creator that compiles.
-                    self._hang_up(creator)
+                    if not creator.compiles and all(c.primitive.compiles for c in self._queue):
+                        # Its place is needed for a creator that compiles.
+                        self._hang_up(creator)
                     continue
+                creator.kernels |= creation.kernels
+                creator.busy_since = self.now
                 self._out.append(Send(creator.number, [Kind.CREATE, creation.token, creation.primitive.descriptor]))
                 concerned += [load for load, _ in creation.waiting]
         for compiles in (True, False):
@@ -195,12 +209,24 @@ class Creations:
             if idle and not self._queue and now - creator.idle_since >= IDLE_S:
                 self._hang_up(creator)
 
-    def _take(self, compiles: bool) -> Creation | None:
-        """Remove and return the longest creation for a creator, None if it needs the compiler and the creator has none."""
+    def _take(self, creator: Creator) -> Creation | None:
+        """Remove and return the longest creation that a creator can do and no other has a kernel of; None if there is none."""
         for place in reversed(range(len(self._queue))):
-            if compiles or not self._queue[place].primitive.compiles:
+            creation = self._queue[place]
+            can = creator.compiles or not creation.primitive.compiles
+            if can and not self._belongs_to_another(creation, creator):
                 return self._queue.pop(place)
         return None
+
+    def _belongs_to_another(self, creation: Creation, creator: Creator) -> bool:
+        if creation.kernels & creator.kernels:
+            return False
+        return any(
+            creation.kernels & other.kernels
+            and not (other.leaving or other.overdue or other.doomed)
+            and (other.creation is None or self.now - other.busy_since < BUSY_S)
+            for other in self.creators.values()
+        )
 
     def _hang_up(self, creator: Creator) -> None:
         creator.leaving = True

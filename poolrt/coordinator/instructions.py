@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, NamedTuple, TypeAlias
 
@@ -154,6 +154,14 @@ Instruction: TypeAlias = (
     | CollectStatistics
     | AttachRing
 )
+
+
+@dataclass(frozen=True, slots=True)
+class LookedUp:
+    """The outcome of a `LookUp`, by number: entries with their sources, and the identities of the kernels of other primitives."""
+
+    found: dict[int, tuple[bytes, str]] = field(default_factory=dict)
+    kernels: dict[int, frozenset[bytes]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

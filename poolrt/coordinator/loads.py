@@ -28,6 +28,7 @@ from .instructions import (
     FindConstants,
     Forget,
     Instruction,
+    LookedUp,
     LookUp,
     Lower,
     LoweredGraph,
@@ -180,19 +181,19 @@ class Loads:
             self._forget(load)
         self._advance(load)
 
-    def looked_up(self, number: int, found: dict[int, tuple[bytes, str]]) -> None:
+    def looked_up(self, number: int, outcome: LookedUp) -> None:
         """Take the entries that the store has or that were derived; create the others."""
         load = self.under_way.get(number)
         if load is None or load.lowered is None:
             return
         self._forget(load)
         for index, primitive in enumerate(load.lowered.primitives):
-            if index in found:
-                entry, source = found[index]
+            if index in outcome.found:
+                entry, source = outcome.found[index]
                 self._memory.put(primitive.digest, entry)
                 self._fill(load, index, entry, source)
             elif load.entries[index] is None:
-                self._creations.want(primitive, number, index)
+                self._creations.want(primitive, number, index, outcome.kernels.get(index, frozenset()))
         if load.missing:
             self.report_progress([number])
         self.schedule()

@@ -18,7 +18,7 @@ from poolrt.workers.ipc.channel import MalformedMessage, Message
 from poolrt.workers.ipc.protocol import NUMBERS_LIMIT, Kind
 
 from .creations import Creations
-from .instructions import CloseFiles, CollectStatistics, HangUp, Instruction, Kill, LoweredGraph, Send, Slow
+from .instructions import CloseFiles, CollectStatistics, HangUp, Instruction, Kill, LookedUp, LoweredGraph, Send, Slow
 from .jobs import Job, Model
 from .leases import Leases, NotHeld
 from .loads import Loads
@@ -171,9 +171,9 @@ class State:
         self.loads.fail(load, error)
         return self._take_instructions()
 
-    def on_looked_up(self, load: int, found: dict[int, tuple[bytes, str]]) -> list[Instruction]:
+    def on_looked_up(self, load: int, outcome: LookedUp) -> list[Instruction]:
         """Continue a load with the entries that the store has, each with its source."""
-        self.loads.looked_up(load, found)
+        self.loads.looked_up(load, outcome)
         self.worker_set.dispatch()
         return self._take_instructions()
 
@@ -186,6 +186,8 @@ class State:
     def on_tick(self, now: float) -> list[Instruction]:
         """Check idle times and limits; ``now`` is in seconds of a steady clock."""
         self.creations.tick(now)
+        if self.creations.waiting:
+            self.loads.schedule()
         self.worker_set.tick(now)
         for item in self._watchdog.check(now, [*self.worker_set.at_work(), *self.creations.at_work()]):
             (self.worker_set if item.process in self.worker_set.workers else self.creations).give_up_on(item)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 
-from poolrt.coordinator.creations import FAILED_STARTS_LIMIT, IDLE_S, LEAVE_S, LOST_LIMIT, Creations
+from poolrt.coordinator.creations import BUSY_S, FAILED_STARTS_LIMIT, IDLE_S, LEAVE_S, LOST_LIMIT, Creations
 from poolrt.coordinator.failed_starts import LOST_FORK_SERVERS_LIMIT
 from poolrt.coordinator.instructions import HangUp, Instruction, Kill, PrimitiveToLoad, Role, Send, Spawn
 from poolrt.coordinator.watchdog import Limits
@@ -18,8 +18,11 @@ class _Bench:
         limits = Limits(start_s=30.0, run_s=60.0, creation_s=90.0)
         self.creations = Creations(limit, limits, itertools.count(1), self.out)
 
-    def want(self, digest: str, cost: float = 1.0, load: int = 1, compiles: bool = True) -> None:
-        self.creations.want(PrimitiveToLoad(digest, f"primitive {digest}", [digest], cost, compiles), load, 0)
+    def want(
+        self, digest: str, cost: float = 1.0, load: int = 1, compiles: bool = True, kernels: tuple[bytes, ...] = ()
+    ) -> None:
+        primitive = PrimitiveToLoad(digest, f"primitive {digest}", [digest], cost, compiles)
+        self.creations.want(primitive, load, 0, frozenset(kernels))
 
     def come_up(self) -> list[int]:
         self.creations.schedule()
@@ -57,6 +60,40 @@ def test_the_longest_creations_go_first_and_creators_are_no_more_than_the_limit(
         bench.want(digest, cost)
     assert len(bench.come_up()) == 2
     assert [digest for _, _, digest in bench.sent()] == ["long", "middle"]
+
+
+def test_a_creation_goes_to_the_creator_that_has_its_kernel() -> None:
+    bench = _Bench(2)
+    for digest, cost, kernel in (
+        ("a", 9.0, b"k"),
+        ("b", 8.0, b"k"),
+        ("c", 7.0, b"l"),
+        ("d", 6.0, b"k"),
+        ("e", 5.0, b"l"),
+    ):
+        bench.want(digest, cost, kernels=(kernel,))
+    first, second = bench.come_up()
+    assert [(peer, digest) for peer, _, digest in bench.sent()] == [(first, "a"), (second, "c")]
+    # The second has nothing to do but what shares its kernel, and then waits: it is not ended, and compiles nothing twice.
+    for _ in range(2):
+        assert bench.creations.finish(second, bench.sent()[-1][1])
+        bench.creations.schedule()
+    assert bench.sent()[-1][::2] == (second, "e")
+    assert bench.creations.waiting == 2
+    bench.creations.tick(IDLE_S / 4)
+    assert not [step for step in bench.out if isinstance(step, HangUp)]
+    # The first takes what it has the kernel of.
+    assert bench.creations.finish(first, bench.sent()[0][1])
+    bench.creations.schedule()
+    assert bench.sent()[-1][::2] == (first, "b")
+    # Once it was busy for long, or has gone, another compiles the kernel again.
+    bench.creations.tick(IDLE_S / 4 + BUSY_S)
+    bench.creations.schedule()
+    assert bench.sent()[-1][::2] == (second, "d")
+    assert bench.creations.reap(first) == []
+    assert bench.creations.finish(second, bench.sent()[-1][1])
+    bench.creations.schedule()
+    assert bench.sent()[-1][::2] == (second, "b")
 
 
 def test_what_needs_no_compiler_is_created_in_a_process_without_one_which_makes_room_for_one_that_has_it() -> None:

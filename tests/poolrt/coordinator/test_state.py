@@ -9,6 +9,7 @@ from hypothesis import settings
 from hypothesis.stateful import Bundle, initialize, invariant, precondition, rule
 
 from poolrt.coordinator.instructions import (
+    LookedUp,
     Lower,
     LoweredGraph,
     PrimitiveToLoad,
@@ -226,7 +227,7 @@ class Coordination(Orders):
     def look_up(self, data: st.DataObject) -> None:
         task = self.looking.pop(0)
         found = data.draw(st.lists(st.sampled_from(task.primitives), unique=True))
-        self.carry_out(self.state.on_looked_up(task.load, dict.fromkeys(found, (b"entry", "files"))))
+        self.carry_out(self.state.on_looked_up(task.load, LookedUp(dict.fromkeys(found, (b"entry", "files")))))
 
     @precondition(lambda self: self.seeking)
     @rule(evicts=st.booleans())
@@ -332,7 +333,7 @@ class Coordination(Orders):
             elif self.seeking:
                 self.find_constants(evicts=False)
             elif self.looking:
-                self.carry_out(self.state.on_looked_up(self.looking.pop(0).load, {}))
+                self.carry_out(self.state.on_looked_up(self.looking.pop(0).load, LookedUp()))
             elif any(c.stages for c in self.clients.values()):
                 owner = next(n for n, c in self.clients.items() if c.stages)
                 request, waiting = self.clients[owner].stages.popitem()
