@@ -9,7 +9,8 @@ from tests.workers.own_process import python
 
 #: Prints for each kind of thing what is said of it.
 LEAVING = """
-import json, os, signal, subprocess, tempfile, time
+import json, os, re, signal, subprocess, tempfile, time
+from multiprocessing import resource_tracker
 from multiprocessing.shared_memory import SharedMemory
 from pathlib import Path
 import pytest
@@ -18,10 +19,10 @@ from tests.left_behind import living, nothing_left_behind
 def start(*words):
     return subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
 
-def begun(pid):
+def begun(pid, command="sleep.*"):
     # Between two programs a process has no command line
     until = time.monotonic() + 30
-    while not Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"sleep"):
+    while not re.match(command, Path(f"/proc/{pid}/cmdline").read_text()):
         assert time.monotonic() < until
         time.sleep(0.001)
     return pid
@@ -67,6 +68,9 @@ def trial():
 
 def ending():
     ended.append(start("sleep", "0.3"))
+
+resource_tracker.ensure_running()
+begun(resource_tracker._resource_tracker._pid, ".*resource_tracker")
 
 said, started, blocks, ended = {}, [], [], []
 for what, seconds in {child: 0, orphan: 0, forked: 0, file: 0, memory: 0, nothing: 0, trial: 0, ending: 30}.items():
