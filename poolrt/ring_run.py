@@ -1,4 +1,4 @@
-"""One run on a ring: its inputs and outputs in slots of this client's, and their return whatever happens."""
+"""One run on a ring: its inputs and outputs in slots of this client's, and their return, after errors and interruptions too."""
 
 from __future__ import annotations
 

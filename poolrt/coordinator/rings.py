@@ -1,10 +1,10 @@
-"""The rings of a pool: which client may run which models on which worker without this process, and what a death leaves.
+"""The rings of a pool: which client may run which models on which worker without this process, and what an exit leaves.
 
 A ring (`poolrt.workers.ipc.ring`) connects one client and one worker. A client gets one to each worker once a model of its own
 has had `GRANTED_AFTER` runs by messages. The client takes the slots of such runs from its own leases.
 
-Guarantees: the slots of a client that has disconnected are released only when no worker serves a ring of it. A client is told
-that a ring is lost only after the worker's exit, so it may use the slots again then.
+Guarantees: the slots of a client that has disconnected are released only when no worker serves a ring of it. The
+message that a ring is lost follows the worker's exit, so the client may use the slots again then.
 """
 
 from __future__ import annotations

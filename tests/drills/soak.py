@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import poolrt
 
@@ -26,7 +26,7 @@ from ..poolrt.pool.processes import descendants, is_alive
 from .pools import GONE_S, Hunt, await_that, start_server
 from .stage import Stage
 from .swarm import DrillFailed
-from .traffic import CALL_S, WORK
+from .traffic import CALL_S, WORK, Tally
 
 #: Clients at a time.
 _CLIENTS: Final = 4
@@ -195,7 +195,7 @@ class _Answers:
     """What all clients that were not killed report."""
 
     def __init__(self) -> None:
-        self._kinds: dict[str, dict[str, Any]] = {}
+        self._kinds: dict[str, Tally] = {}
 
     def add(self, client: subprocess.Popen[bytes]) -> None:
         """Add the report of a client that was asked to end. Raises DrillFailed if it does not."""
@@ -206,27 +206,19 @@ class _Answers:
         if client.returncode:
             raise DrillFailed(f"a client exited with status {client.returncode}")
         for kind, report in json.loads(text).items():
-            so_far = self._kinds.setdefault(
-                kind, {"right": 0, "struck": 0, "refused": Counter(), "bad": [], "longest_s": 0.0}
-            )
-            so_far["right"] += report["right"]
-            so_far["struck"] += report["struck"]
-            so_far["refused"] += Counter(report["refused"])
-            so_far["bad"] += report["bad"]
-            so_far["longest_s"] = max(so_far["longest_s"], report["longest_s"])
+            self._kinds.setdefault(kind, Tally()).add(Tally(**{**report, "refused": Counter(report["refused"])}))
 
     def check(self, stage: Stage) -> None:
         """Record all answers: none may be wrong, and of runs and functions most have to be right."""
         outcome, refused = stage.outcome, Counter[str]()
-        for kind, found in self._kinds.items():
-            asked = found["right"] + found["struck"] + found["refused"].total() + len(found["bad"])
+        for kind, tally in self._kinds.items():
             if kind in WORK:
-                outcome.calls, outcome.answered = outcome.calls + asked, outcome.answered + found["right"]
-            outcome.bad += len(found["bad"])
-            outcome.longest_s = max(outcome.longest_s, found["longest_s"])
-            refused += found["refused"]
-            stage.expect(not found["bad"], f"{kind}: {len(found['bad'])} bad answers, one: {found['bad'][:1]}")
-            stage.note(f"{kind}: {found['right']} of {asked} right, longest {found['longest_s']:.2f} s")
+                outcome.calls, outcome.answered = outcome.calls + tally.asked, outcome.answered + tally.right
+            outcome.bad += len(tally.bad)
+            outcome.longest_s = max(outcome.longest_s, tally.longest_s)
+            refused += tally.refused
+            stage.expect(not tally.bad, f"{kind}: {len(tally.bad)} bad answers, one: {tally.bad[:1]}")
+            stage.note(f"{kind}: {tally}")
         for error, count in refused.most_common(4):
             stage.note(f"refused {count} times: {error}")
         enough = outcome.calls and outcome.answered >= _SHARE * outcome.calls

@@ -1,7 +1,7 @@
 """A client of the soak: a process that uses a served pool until it is asked to end, and connects again when it is lost.
 
 `python -m tests.drills.soak_client SOCKET SEED`; the end of its standard input ends it. Then it prints one JSON object: for
-each kind of call what `Report` holds.
+each kind of call what `Tally` holds.
 """
 
 from __future__ import annotations
@@ -9,8 +9,7 @@ from __future__ import annotations
 import json
 import sys
 import threading
-from collections import Counter
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from typing import Any, Final
 
 import numpy as np
@@ -18,24 +17,13 @@ import numpy as np
 import poolrt
 from poolrt.errors import PoolError
 
-from .traffic import CALL_S, WORK, Traffic, WrongResult
+from .traffic import CALL_S, WORK, Tally, Traffic, WrongResult
 
 #: Seconds between two attempts to connect.
 _AGAIN_S: Final = 0.05
 #: Seconds after which a client leaves by itself and comes back, which frees all that it had.
 _STAYS_S: Final = 10.0
 _VALUES: Final = 1 << 16
-
-
-@dataclass(slots=True)
-class Report:
-    """Numbers of answers, as of `Tally`; ``bad`` holds descriptions."""
-
-    right: int = 0
-    struck: int = 0
-    refused: Counter[str] = field(default_factory=Counter)
-    bad: list[str] = field(default_factory=list)
-    longest_s: float = 0.0
 
 
 class ArrayTraffic(Traffic):
@@ -53,10 +41,10 @@ class ArrayTraffic(Traffic):
             raise WrongResult("a map of a function returned wrong values")
 
 
-def work(path: str, seed: int, over: threading.Event) -> dict[str, Report]:
+def work(path: str, seed: int, over: threading.Event) -> dict[str, Tally]:
     """Use the pool that is served at a path until ``over``; return what became of the calls."""
     kinds = (*WORK, "load", "arrays", "many")
-    found = {kind: Report() for kind in (*kinds, "connect")}
+    found = {kind: Tally() for kind in (*kinds, "connect")}
     while not over.is_set():
         seed += 1
         try:
@@ -67,12 +55,7 @@ def work(path: str, seed: int, over: threading.Event) -> dict[str, Report]:
                     found["connect"].bad += [f"hangs: {kind}" for kind in traffic.end()]
                 found["connect"].right += 1
                 for kind, tally in traffic.tallies.items():
-                    report = found[kind]
-                    report.right += tally.right
-                    report.struck += tally.struck
-                    report.refused += tally.refused
-                    report.bad += tally.bad
-                    report.longest_s = max(report.longest_s, tally.longest_s)
+                    found[kind].add(tally)
         except (PoolError, OSError) as error:
             found["connect"].refused[f"{type(error).__name__}: {str(error)[:120]}"] += 1
             over.wait(_AGAIN_S)
@@ -90,7 +73,7 @@ def main() -> None:
     """Work until the end of standard input, then print what happened."""
     over = threading.Event()
     threading.Thread(target=_wait_for_end, args=(over,), daemon=True).start()
-    found: dict[str, Any] = {kind: asdict(report) for kind, report in work(sys.argv[1], int(sys.argv[2]), over).items()}
+    found: dict[str, Any] = {kind: asdict(tally) for kind, tally in work(sys.argv[1], int(sys.argv[2]), over).items()}
     print(json.dumps(found))
 
 

@@ -48,6 +48,14 @@ class Tally:
         """The number of calls that have been answered."""
         return self.right + self.struck + self.refused.total() + len(self.bad)
 
+    def add(self, other: Tally) -> None:
+        """Count the answers of another tally too."""
+        self.right += other.right
+        self.struck += other.struck
+        self.refused += other.refused
+        self.bad += other.bad
+        self.longest_s = max(self.longest_s, other.longest_s)
+
     def __str__(self) -> str:
         others = f", {self.refused.total()} refused" if self.refused else ""
         return f"{self.right} of {self.asked} right, {self.struck} killed{others}, longest {self.longest_s:.2f} s"
@@ -109,11 +117,7 @@ class Traffic:
         """Return the answers to the calls of some kinds as one."""
         whole = Tally()
         for tally in (self.tallies[kind] for kind in kinds if kind in self.tallies):
-            whole.right += tally.right
-            whole.struck += tally.struck
-            whole.refused += tally.refused
-            whole.bad += tally.bad
-            whole.longest_s = max(whole.longest_s, tally.longest_s)
+            whole.add(tally)
         return whole
 
     def _work(self, kind: str) -> None:

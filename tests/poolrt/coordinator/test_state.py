@@ -357,7 +357,7 @@ class Coordination(Orders):
         assert self.state.leases.holders() == []
         assert self.state.leases.allocator.used == 0
         assert all(not p.models for p in self.processes.values())
-        assert not self.opened, "files of models that nobody has are closed"
+        assert not self.opened, "files of models without a client are closed"
         assert all(not p.functions and not p.callers for p in self.processes.values())
 
 

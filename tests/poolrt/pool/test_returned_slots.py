@@ -1,4 +1,4 @@
-"""The slots of arrays that have ended: kept for the next ones, within bounds, and whatever interrupts the end."""
+"""The slots of arrays that have ended: kept for the next ones, within bounds, and after an interruption at the end too."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arrays that kernels read in place are told from others, and large arrays made here begin where reads do not wait for writes."""
+"""Arrays that kernels read in place, and the beginning of large arrays made here, where reads do not wait for writes."""
 
 from __future__ import annotations
 
