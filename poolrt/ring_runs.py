@@ -3,7 +3,7 @@
 `RingRuns` keeps the rings that the coordinator has granted to a connection. A ring has one run at a time; if all are in use,
 or anything is unusual, the run goes by messages. That costs time only.
 
-Guarantees: an entry is executed once, or the caller is told to send the run as a message. Slots of an entry are not used
+Guarantees: an entry is executed once, or the caller learns that the run has to go as a message. Slots of an entry are not used
 again before the worker has published its end, returned it, or exited.
 """
 

@@ -1,7 +1,7 @@
 """The rings of a worker: which clients may run which models without the coordinator, and the wait for any of them.
 
 Guarantees: a client that writes anything but a valid entry loses its connection, and nothing else happens. A worker never
-waits for a client: it sends and receives bells without waiting, whatever the client does to its end.
+waits for a client: it sends and receives bells without waiting, even if the client changes its own end.
 """
 
 from __future__ import annotations
