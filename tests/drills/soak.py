@@ -177,10 +177,9 @@ def _look(stage: Stage, path: str, server: subprocess.Popen[bytes]) -> _Held:
             await_that(lambda: not witness.stats(CALL_S)["arena"]["used"], _TAKEN_BACK_S + stage.outcome.noise_s),
             "shared memory of clients that have gone is still in use",
         )
-        pages = int(Path(f"/proc/{server.pid}/statm").read_text().split()[1])
-        pages -= int(Path(f"/proc/{server.pid}/statm").read_text().split()[2])
+        _, resident, shared, *_ = map(int, Path(f"/proc/{server.pid}/statm").read_text().split())
         return _Held(
-            pages * os.sysconf("SC_PAGE_SIZE"),
+            (resident - shared) * os.sysconf("SC_PAGE_SIZE"),
             len(os.listdir(f"/proc/{server.pid}/fd")),
             witness.stats(CALL_S)["arena"]["used"],
         )

@@ -70,7 +70,7 @@ class PrimitiveDescCache:
         self._attributes: Lru[PrimitiveAttr, PrimitiveAttr] = Lru(_KEPT)
 
     def same(self, attr: PrimitiveAttr) -> PrimitiveAttr:
-        """Return the object that stands for all equal attributes in queries: to compare it once is a fifth of a hit."""
+        """Return one object for all equal attributes, for queries: to compare it once is a fifth of a hit."""
         known = self._attributes.values.get(attr)
         if known is None:
             self._attributes.put(attr, attr)

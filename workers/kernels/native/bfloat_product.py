@@ -1,7 +1,7 @@
 """Product of packed bf16 matrices into a row-major dst, summed in float32 by the dot-product instruction of AVX-512 BF16.
 
 Each step adds the products of two neighbouring inputs to a sum. Limitation: the instruction takes factors and sums below
-2**-126 in magnitude for 0, and rounds to even whatever the processor is set to.
+2**-126 in magnitude for 0, and always rounds to even, also if the processor is set otherwise.
 """
 
 from __future__ import annotations
