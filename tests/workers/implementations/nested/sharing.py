@@ -215,10 +215,11 @@ def failing(engine: Engine, store: CacheStore, name: str) -> dict[str, object]:
 
 def main(kind: str, home: str, name: str) -> None:
     """Tell of every operation, and of a failure; ``name`` is new to the store."""
-    engine = Engine(kind)
-    with CacheStore.connect(home=home) as store:
-        found: dict[str, object] = {each: report_of(op, engine, store) for each, op in OPERATIONS.items()}
-    # Another store: there is no kernel in it that the failing primitives could be derived from
+    engine, found = Engine(kind), dict[str, object]()
+    # A namespace for each: which products of different sizes have equal kernels, and are derived, depends on the ISA level
+    for each, op in OPERATIONS.items():
+        with CacheStore.connect(home=home, namespace=each) as store:
+            found[each] = report_of(op, engine, store)
     with CacheStore.connect(home=home, namespace=name) as store:
         found["failing"] = failing(engine, store, name)
     print(json.dumps(found))
