@@ -19,6 +19,8 @@ from onnxruntime.quantization import (
     quantize_static,
 )
 
+from tests.references.unsigned_weights import with_unsigned_weights
+
 Array = NDArray[Any]
 IMAGE, ROWS = (1, 3, 12, 12), (2, 5, 24)
 BLOCK = 16
@@ -165,9 +167,10 @@ def _packed(numbers: Array, bits: int) -> Array:
 
 
 def session(model: onnx.ModelProto) -> onnxruntime.InferenceSession:
-    """Return a session of one thread that computes each node as it is."""
+    """Return a session of one thread that computes each node as it is, with exact sums of products of integers."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = 3
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    text = with_unsigned_weights(model).SerializeToString()
+    return onnxruntime.InferenceSession(text, options, providers=["CPUExecutionProvider"])

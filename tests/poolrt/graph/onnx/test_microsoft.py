@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from poolrt import Executor, UnsupportedNode, load_onnx
 from poolrt.workers.primitives.provider import PrimitiveProvider
 from tests.poolrt.graph.interpreter import run_wire
+from tests.references.unsigned_weights import with_unsigned_weights
 
 from .microsoft import CASES, Case
 
@@ -25,7 +26,7 @@ def expected(case: Case) -> dict[str, Array]:
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = 3
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    text = case.model().SerializeToString()
+    text = with_unsigned_weights(case.model()).SerializeToString()
     session = onnxruntime.InferenceSession(text, options, providers=["CPUExecutionProvider"])
     names = [name for name in case.outputs if name]
     return dict(zip(names, session.run(names, case.feeds()), strict=True))
