@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import Final
 
 import numpy as np
 
@@ -16,6 +17,8 @@ from .rewriter import Rewriter, only_reader
 _RANK = 4
 #: The largest depth that an implementation made for speed has.
 _DEEPEST = 2048
+#: Types of all tensors of a match; those of f16 are computed in f32 between the first product and the result.
+_TYPES: Final = ("f32", "f16")
 #: Masks that are added to the scores one after the other, such as a bias of positions and one of padding.
 _MOST_MASKS = 3
 
@@ -36,8 +39,9 @@ def use_attention(ir: GraphIR) -> GraphIR:
     """Replace softmax(scale * query key^T + mask) value by one node, where no other node reads a step between.
 
     Query and key may be scaled before they are multiplied, and weights that are NaN may be replaced by 0, as PyTorch exports
-    attention. Several masks are added up first, once for all nodes that read the same ones. Limitations: a row of scores
-    that are all minus infinity gives 0 then, and not NaN; one with a score of NaN gives NaN, even if a graph replaces it.
+    attention. Several masks are added up first, once for all nodes that read the same ones. Scores of float16 stay in float32.
+    Limitations: a row of scores that are all minus infinity gives 0 then, and not NaN; one with a score of NaN gives NaN, even
+    if a graph replaces it.
     """
     producers = {node.output: node for node in ir.nodes}
     finder = _Finder(ir, producers)
@@ -68,7 +72,12 @@ class _Finder:
     def match(self, product: Node) -> _Match | None:
         """Return the attention that ends with a product, None if there is none."""
         ir = self._ir
-        if not self._is_product(product) or (product.engine or ir.engine) != "cpu" or product.implementation:
+        if (
+            self._type(product) not in _TYPES
+            or not self._is_product(product)
+            or (product.engine or ir.engine) != "cpu"
+            or product.implementation
+        ):
             return None
         weights, value = product.inputs
         replaced = self._guard(weights, product)
@@ -127,16 +136,19 @@ class _Finder:
         return [given, condition] if alone and same else []
 
     def _before(self, value: int, last: Node) -> Node | None:
-        """Return the node that computes a value for one reader, on the engine of ``last`` and in float32."""
+        """Return the node that computes a value for one reader, on the engine of ``last`` and in its data type."""
         node = self._producers.get(value)
         alone = only_reader(value, self._readers, self._leaving)
         if node is None or alone is None or not self._is_plain(node):
             return None
-        return node if _is_beside(node, last) else None
+        return node if _is_beside(node, last) and self._type(node) == self._type(last) else None
 
     def _is_plain(self, node: Node) -> bool:
-        of_float32 = all(self._ir.values[value].dtype == "f32" for value in (*node.inputs, *node.outputs))
-        return of_float32 and not (node.post_ops or node.quantisation)
+        types = {self._ir.values[value].dtype for value in (*node.inputs, *node.outputs)}
+        return len(types) == 1 and not (node.post_ops or node.quantisation)
+
+    def _type(self, node: Node) -> str:
+        return self._ir.values[node.output].dtype
 
     def _is_product(self, node: Node) -> bool:
         return node.kind == "matmul" and len(node.inputs) == 2 and self._is_plain(node)
@@ -205,8 +217,10 @@ def _is_beside(node: Node, other: Node) -> bool:
 def _append(new: Rewriter, product: Node, match: _Match, ir: GraphIR, sums: dict[tuple[int, ...], int]) -> None:
     """Add the node that replaces a match, the views of its operands, and the sum of its masks unless ``sums`` has it."""
 
+    dtype = ir.values[product.output].dtype
+
     def view(kind: str, what: str, value: int, dims: tuple[int, ...], perm: tuple[int, ...] = ()) -> int:
-        result = new.value(MemoryDesc(dims, "f32"))
+        result = new.value(MemoryDesc(dims, dtype))
         attrs = {"perm": perm} if kind == "transpose" else {"shape": dims, "axes": ()}
         new.nodes.append(Node(kind, f"{product.name}/{what}", (value,), (result,), attrs))
         return result
@@ -231,7 +245,7 @@ def _append(new: Rewriter, product: Node, match: _Match, ir: GraphIR, sums: dict
         )
         for number, mask in enumerate(others):
             size = np.broadcast_shapes(new.dims(total), new.dims(mask))
-            result = new.value(MemoryDesc(size, "f32"))
+            result = new.value(MemoryDesc(size, dtype))
             added = Node(
                 "binary", f"{product.name}/masks{number or ''}", (total, mask), (result,), {"algorithm": "add"}
             )
@@ -246,7 +260,7 @@ def _append(new: Rewriter, product: Node, match: _Match, ir: GraphIR, sums: dict
     if len(dims) == _RANK:
         new.nodes.append(attention)
         return
-    result = new.value(MemoryDesc((*(1,) * (_RANK - len(dims)), *dims), "f32"))
+    result = new.value(MemoryDesc((*(1,) * (_RANK - len(dims)), *dims), dtype))
     new.nodes.append(replace(attention, outputs=(result,)))
     new.nodes.append(
         Node("reshape", f"{product.name}/dst", (result,), product.outputs, {"shape": dims, "axes": ()})

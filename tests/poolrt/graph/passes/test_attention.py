@@ -147,6 +147,36 @@ def test_attention_is_recognised_and_computes_the_same(name: str) -> None:
     np.testing.assert_allclose(run_wire(*g.to_wire(), inputs)["y"], want, rtol=1e-5, atol=1e-6)
 
 
+def test_attention_of_float16_keeps_scores_in_float32() -> None:
+    """Weights that are rounded to float16 between the products are further from float64."""
+    g = Graph("g")
+    q, k, v = (g.input(name, (2, 3, rows, 8), "float16") for name, rows in (("q", 5), ("k", 7), ("v", 7)))
+    mask = np.where(drawn(5, 7) > 1, -np.inf, drawn(5, 7)).astype(np.float16)
+    scores = g.binary(g.binary(g.matmul(q, g.transpose(k, (0, 1, 3, 2))), np.float16(0.5), "mul"), mask, "add")
+    g.output("y", g.matmul(g.softmax(scores), v))
+    assert kinds(g) == ["attention"]
+    inputs = {name: drawn(2, 3, rows, 8).astype(np.float16) for name, rows in (("q", 5), ("k", 7), ("v", 7))}
+    query, key, value = (array.astype(np.float64) for array in inputs.values())
+    exact = query @ key.swapaxes(2, 3) / 2 + mask.astype(np.float64)
+    weights = np.exp(exact - exact.max(-1, keepdims=True))
+    want = weights / weights.sum(-1, keepdims=True) @ value
+    unit = np.spacing(np.abs(want).astype(np.float16)).astype(np.float64)
+    apart, before = (
+        (np.abs(run_wire(*g.to_wire(optimize=each), inputs)["y"].astype(np.float64) - want) / unit).max()
+        for each in (True, False)
+    )
+    assert apart <= 0.51 < 1 < before
+
+
+@pytest.mark.parametrize("dtypes", [("float16", "float32"), ("bfloat16", "bfloat16"), ("float64", "float64")])
+def test_attention_of_other_types_is_left_alone(dtypes: tuple[str, str]) -> None:
+    g = Graph("g")
+    q, k, v = (g.input(name, (1, 2, rows, 8), dtypes[0]) for name, rows in (("q", 5), ("k", 7), ("v", 7)))
+    weights = g.softmax(g.matmul(q, g.transpose(k, (0, 1, 3, 2)), dtype=dtypes[1]))
+    g.output("y", g.matmul(weights, g.reorder(v, dtype=dtypes[1])))
+    assert "attention" not in kinds(g)
+
+
 def test_masks_are_added_up_once_for_all_attentions_that_read_them() -> None:
     g = Graph("g")
     q, k, v = (g.input(name, (2, rows, 12)) for name, rows in (("q", 5), ("k", 7), ("v", 7)))
