@@ -3,6 +3,9 @@
 Each model is loaded with all inputs open but those without elements. If the importer asks for the value of an input (axes,
 sizes), the model is loaded again with it. Then an `Executor` runs it, and results are compared in shape, data type and
 value. Exit status 0: nothing is wrong and nothing crashes.
+
+An expected value that is further from float64 than its own test allows is no reference: a result that differs from it is
+compared with ONNX's own evaluator on inputs of float64, with the same tolerances. Such tests are counted and named apart.
 """
 
 from __future__ import annotations
@@ -27,6 +30,7 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 from onnx import TensorProto, numpy_helper
+from onnx.reference import ReferenceEvaluator
 
 from poolrt import Executor, Graph, ModelError, UnsupportedNode, load_onnx
 from poolrt.cut_outputs import cut_outputs
@@ -38,6 +42,8 @@ from tests.references import numpy_type
 Array = NDArray[Any]
 _WANTED: Final = re.compile(r"give the input while loading: values=\{(.*)\}")
 _NAME: Final = re.compile(r"'([^']+)': \.\.\.")
+#: The outcome of a test whose expected value float64 contradicts, and the result does not.
+CONTRADICTED: Final = "right by float64"
 #: Inputs of one model whose values are asked for, one after the other.
 _MOST_VALUES: Final = 12
 
@@ -49,6 +55,7 @@ class Counts:
     outcomes: Counter[str] = field(default_factory=Counter)
     refused: Counter[str] = field(default_factory=Counter)
     examples: dict[str, str] = field(default_factory=dict)
+    contradicted: dict[str, str] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
 
     def add(self, name: str, outcome: str, detail: str) -> None:
@@ -57,6 +64,8 @@ class Counts:
         if outcome == "refused":
             self.refused[detail] += 1
             self.examples.setdefault(detail, name)
+        elif outcome == CONTRADICTED:
+            self.contradicted[name] = detail
         elif outcome in ("wrong", "crashed"):
             self.failures[name] = f"{outcome}: {detail}"
 
@@ -106,9 +115,10 @@ def interpret(graph: Graph, feeds: Mapping[str, Array]) -> Mapping[str, Array]:
 def judge(case: Any, compute: Callable[[Graph, Mapping[str, Array]], Mapping[str, Array]] = execute) -> tuple[str, str]:
     """Return what became of a test, and the reason or the difference.
 
-    ``right``: all inputs are open; ``right, values given``: some are known while loading.
+    ``right``: all inputs are open; ``right, values given``: some are known while loading; `CONTRADICTED`: a result agrees
+    with float64, and the expected value does not.
     """
-    outcome = "right"
+    outcome, detail = "right", ""
     for inputs, expected in case.data_sets:
         graph = case.model.graph
         arrays = {each.name: _array(value) for each, value in zip(graph.input, inputs, strict=True)}
@@ -128,11 +138,32 @@ def judge(case: Any, compute: Callable[[Graph, Mapping[str, Array]], Mapping[str
         except Exception:  # noqa: BLE001 - whatever it is, it is a crash
             return "crashed", traceback.format_exc(limit=-3)
         for declared, wanted in zip(graph.output, expected, strict=True):
-            difference = compare(results[declared.name], wanted, made.output_types[declared.name], case.rtol, case.atol)
-            if difference:
+            found, dtype = results[declared.name], made.output_types[declared.name]
+            difference = compare(found, wanted, dtype, case.rtol, case.atol)
+            if not difference:
+                continue
+            exact = in_float64(case.model, arrays, declared.name, np.asarray(_array(wanted)).dtype)
+            if exact is None or compare(found, exact, dtype, case.rtol, case.atol):
                 return "wrong", f"{declared.name}: {difference}"
-        outcome = "right, values given" if given else outcome
-    return outcome, ""
+            contradiction = compare(np.asarray(_array(wanted)), exact, dtype, case.rtol, case.atol)
+            if not contradiction:
+                return "wrong", f"{declared.name}: {difference}"
+            outcome, detail = CONTRADICTED, f"{declared.name}: {difference}"
+        if outcome != CONTRADICTED and given:
+            outcome = "right, values given"
+    return outcome, detail
+
+
+def in_float64(model: Any, arrays: Mapping[str, Array], name: str, dtype: np.dtype[Any]) -> Array | None:
+    """Return what ONNX's evaluator computes from inputs of float64, rounded to a type of floats; None if it does not."""
+    if dtype.kind != "f" or all(array.dtype.kind != "f" for array in arrays.values()):
+        return None
+    wide = {key: array.astype(np.float64) if array.dtype.kind == "f" else array for key, array in arrays.items()}
+    try:
+        (found,) = ReferenceEvaluator(model).run([name], wide)
+    except Exception:  # noqa: BLE001 - then there is no other reference than the expected value
+        return None
+    return np.asarray(found).astype(dtype) if isinstance(found, np.ndarray) and found.dtype == np.float64 else None
 
 
 def _array(value: Any) -> Any:
@@ -202,12 +233,18 @@ def document(counts: Counts, total: int, interpreted: bool) -> str:
     option = " --interpret" if interpreted else ""
     onnx_version = version("onnx")
     right, given = counts.outcomes["right"], counts.outcomes["right, values given"]
+    exact = len(counts.contradicted)
     text = (
-        f"The `onnx` package {onnx_version} has {total} tests of operators. For {right + given} of them, {computes} the right "
+        f"The `onnx` package {onnx_version} has {total} tests of operators. For {right + given + exact} of them, {computes} the right "
         f"results: {right} with all inputs open, {given} with some given while loading, such as axes and sizes. Results are "
         "compared in shape, data type and value, with the tolerances of these tests. These differ from the expected values: "
-        f"{', '.join(f'`{name}`' for name in sorted(counts.failures)) or 'none'}."
+        f"{_names(counts.failures)}."
     )
+    if exact:
+        text += (
+            f" {exact} expect values that are further from float64 than they allow, and have results that are not: "
+            f"{_names(counts.contradicted)}."
+        )
     lines = [
         "# ONNX's tests of operators",
         "",
@@ -223,6 +260,10 @@ def document(counts: Counts, total: int, interpreted: bool) -> str:
     for reason, number in sorted(counts.refused.items(), key=lambda item: (-item[1], item[0])):
         lines.append(f"| {number} | {reason.replace('|', ' ')} | `{counts.examples[reason]}` |")
     return "\n".join(lines) + "\n"
+
+
+def _names(tests: Mapping[str, str]) -> str:
+    return ", ".join(f"`{name}`" for name in sorted(tests)) or "none"
 
 
 def main() -> int:
@@ -244,11 +285,12 @@ def main() -> int:
     if options.document:
         options.document.write_text(document(counts, len(chosen), options.interpret), encoding="utf-8")
     if options.json:
-        print(json.dumps({"outcomes": counts.outcomes, "refused": counts.refused, "failures": counts.failures}))
+        listed = {"refused": counts.refused, "contradicted": counts.contradicted, "failures": counts.failures}
+        print(json.dumps({"outcomes": counts.outcomes, **listed}))
     else:
         for reason, number in counts.refused.most_common():
             print(f"{number:5} refused  {reason}  ({counts.examples[reason]})")
-        for name, failure in counts.failures.items():
+        for name, failure in {**counts.contradicted, **counts.failures}.items():
             print(f"{name}: {failure}")
         print(f"{len(chosen)} models, {time.process_time() - started:.0f} s of processor time: {dict(counts.outcomes)}")
     return 1 if counts.failures else 0
