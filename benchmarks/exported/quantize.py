@@ -10,7 +10,7 @@ form is not supported or wrong.
 
 ONNX Runtime's sums of bytes without sign by bytes with sign are wrong on processors without VNNI (they saturate at 16 bits), so
 both of its results are computed in forms with exact sums: its own option for the fused nodes, and weights of uint8 without its
-optimiser.
+optimiser. If it does not create a session with that option, results are compared with those without its optimiser.
 """
 
 from __future__ import annotations
@@ -172,10 +172,13 @@ def compare(name: str, path: Path, feeds: Arrays, steps: int) -> bool:
 
     try:
         plain = results(unoptimised(path))
-        optimised = results(fused(path))
     except Exception as error:  # noqa: BLE001 -- a form that ONNX Runtime itself does not compute is no failure
         print(f"{name}: ONNX Runtime does not compute it: {str(error)[:120]}", flush=True)
         return True
+    try:
+        optimised = results(fused(path))
+    except Exception:  # noqa: BLE001 -- the option fails on weights that several products share
+        optimised = plain
     try:
         graph = poolrt.load_onnx(path, shapes={key: each.shape for key, each in feeds.items()})
         found = poolrt.Executor(graph).run(**feeds)

@@ -47,7 +47,12 @@ def with_unsigned_weights(model: onnx.ModelProto) -> onnx.ModelProto:
             for place in (weights, point):
                 name = node.input[place]
                 node.input[place] = shifted.setdefault(name, f"unsigned/{name}") if name else _NO_POINT
-    before = [each for name, result in shifted.items() for each in _shift(name, result)]
+    fixed = {each.name: each for each in graph.initializer}
+    for name, result in shifted.items():
+        if name in fixed:
+            wide = numpy_helper.to_array(fixed[name]).astype(np.int16) + 128
+            graph.initializer.append(numpy_helper.from_array(wide.astype(np.uint8), result))
+    before = [each for name, result in shifted.items() if name not in fixed for each in _shift(name, result)]
     nodes = [*before, *graph.node]
     del graph.node[:]
     graph.node.extend(nodes)

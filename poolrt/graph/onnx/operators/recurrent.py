@@ -24,7 +24,7 @@ def recurrent(kind: str, order: Sequence[int], states: int, activations: Sequenc
             raise call.malformed(f"unknown direction {direction!r}")
         count, gates = 2 if direction == "bidirectional" else 1, len(order)
         if kind == "lstm" and _is_special(call, [*activations] * count):
-            _check_lengths(call)
+            check_lengths(call)
             return unrolled_lstm(call)
         algorithm = _check(call, kind, count, activations)
         m, layout = call.math, call.integer("layout", 0)
@@ -70,7 +70,7 @@ def recurrent(kind: str, order: Sequence[int], states: int, activations: Sequenc
 
 def _check(call: NodeCall, kind: str, count: int, usual: Sequence[str]) -> str:
     """Return the activation of a plain network. Raises UnsupportedNode for options that no operation here has."""
-    _check_lengths(call)
+    check_lengths(call)
     if "clip" in call.attrs or call.integer("input_forget", 0):
         raise call.unsupported("clip and input_forget are not supported")
     if "activation_alpha" in call.attrs or "activation_beta" in call.attrs:
@@ -84,7 +84,8 @@ def _check(call: NodeCall, kind: str, count: int, usual: Sequence[str]) -> str:
     return "tanh"
 
 
-def _check_lengths(call: NodeCall) -> None:
+def check_lengths(call: NodeCall) -> None:
+    """Raise UnsupportedNode for sequences that are shorter than the longest."""
     if call.has(4):
         lengths = call.known_integers(4, "sequence_lens")
         steps = call.shape(0)[1 if call.integer("layout", 0) else 0]

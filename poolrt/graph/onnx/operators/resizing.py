@@ -10,15 +10,21 @@ import numpy as np
 
 from ...values import Value
 from ..call import NodeCall, Operator
+from ..element_types import FLOATS
 from ..folding import Array
 from ..tensors import Operand, dtype_of
 from .resize_weights import resize_weights
 
+#: Types whose numbers float32 holds.
+_SMALL: Final = ("int8", "uint8", "int16", "uint16", "bool")
 _MODES: Final = {"nearest": "nearest", "linear": "linear", "bilinear": "linear", "cubic": "cubic"}
 
 
 def resize(call: NodeCall) -> Operand:
-    """Resample the dimensions that change; all others are moved to the front and joined to images and channels."""
+    """Resample the dimensions that change; all others are moved to the front and joined to images and channels.
+
+    Integers are computed as floats; as in ONNX Runtime, the fractions of interpolated ones are cut off.
+    """
     sizes = call.shape(0)
     rank = len(sizes)
     axes = [axis % rank for axis in call.integers("axes", range(rank))] if rank else []
@@ -46,12 +52,17 @@ def resize(call: NodeCall) -> Operand:
     if not isinstance(source, Value) and mode == "nearest" and not crops and _is_one_number(source):
         # A mask of images that have no padding, which detectors resize.
         return call.folding.fill(source.reshape(-1)[:1], wanted)
+    dtype = dtype_of(source)
+    if dtype not in FLOATS and (mode != "nearest" or dtype in _SMALL):
+        wide = call.math.cast(call.tensor(0), "float32" if dtype in _SMALL else "float64")
+        return call.math.cast(resize(call.with_operands(wide, *call.operands[1:])), dtype)
     if crops:
         region = _region(call, axes)
         changed = [axis for axis in changed if region[axis] != (0.0, 1.0) or wanted[axis] != sizes[axis]]
         options["roi"] = [region[axis][side] for side in range(2) for axis in changed]
     chosen = [scales[axis] for axis in changed], [wanted[axis] for axis in changed]
-    if call.integer("antialias", 0) or options["coordinates"] == "tf_half_pixel_for_nn":
+    weighs = call.integer("antialias", 0) or options["coordinates"] == "tf_half_pixel_for_nn"
+    if weighs or dtype not in FLOATS:
         return _weigh(call, changed, *chosen, mode, options)
     extent = _extent(call, changed, *chosen, options)
     if extent is None:
@@ -68,9 +79,9 @@ def _weigh(
     call: NodeCall, axes: list[int], scales: list[float], wanted: list[int], mode: str, options: dict[str, Any]
 ) -> Operand:
     """Multiply by a matrix of weights along each dimension: what the operation of a graph has no form for."""
-    source, m = call.real(0), call.math
-    dtype, rank = dtype_of(source), len(source.shape)
-    exact = "float64" if dtype == "float64" else "float32"
+    source, m = call.tensor(0), call.math
+    dtype, rank, form = dtype_of(source), len(source.shape), _MODES[mode]
+    exact = dtype if form == "nearest" else "float64" if dtype == "float64" else "float32"
     result: Operand = m.cast(source, exact)
     outside: Array = np.zeros((1,) * rank, np.bool_)
     for number, (axis, scale, size) in enumerate(zip(axes, scales, wanted, strict=True)):
@@ -78,7 +89,6 @@ def _weigh(
         call.folding.book((3, size, given), np.dtype(np.float64))
         roi = options.get("roi")
         ends = (roi[number], roi[number + len(axes)]) if roi else None
-        form = _MODES[mode]
         weights = resize_weights(given, size, scale, form, bool(call.integer("antialias", 0)), {**options, "roi": ends})
         beyond = np.isnan(weights[:, 0])
         shape = [-1 if each == axis else 1 for each in range(rank)]
@@ -91,8 +101,8 @@ def _weigh(
         rows = m.matmul(m.transpose(result, order), np.ascontiguousarray(weights.T).astype(exact))
         result = m.transpose(rows, [order.index(each) for each in range(rank)])
     if outside.any():
-        value = np.asarray(options["extrapolation"], exact)
-        result = m.select(outside, value.reshape((1,) * rank), result)
+        value = m.cast(np.asarray(options["extrapolation"], np.float64), exact)
+        result = m.select(outside, m.reshape(value, (1,) * rank), result)
     return m.cast(result, dtype)
 
 

@@ -1,4 +1,4 @@
-"""LSTM with options that the operation of a graph does not have, by operations for each element of the sequence."""
+"""LSTM with options or products that the operation of a graph does not have: operations for each element of the sequence."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ from ..call import NodeCall
 from ..tensors import Operand, Tensors, shape_of
 
 _Function: TypeAlias = "Callable[[Tensors, Operand], Operand]"
+Product: TypeAlias = "Callable[[Operand], Operand]"
+#: Returns the product by the weights of a direction: those of operand 1, or the recurrent ones of operand 2.
+Products: TypeAlias = "Callable[[int, int], Product]"
 #: Elements of a sequence: each takes about twenty operations.
-_MOST_STEPS: Final = 512
+MOST_STEPS: Final = 512
 _FUNCTIONS: Final[dict[str, _Function]] = {
     "Sigmoid": lambda m, x: m.eltwise(x, "logistic"),
     "Tanh": lambda m, x: m.eltwise(x, "tanh"),
@@ -20,20 +23,33 @@ _FUNCTIONS: Final[dict[str, _Function]] = {
 
 def unrolled_lstm(call: NodeCall) -> tuple[Operand | None, ...]:
     """Compute peepholes, ``clip``, ``input_forget`` and any of three activations; sequences have one length."""
+    m = call.math
+    directions, gates, _ = shape_of(call.real(1))
+
+    def products(weights: int, direction: int) -> Product:
+        found = m.slice(call.real(weights), [direction], [direction + 1], [0], [1])
+        columns = m.transpose(m.squeeze(found, (0,)), (1, 0))
+        return lambda rows: m.matmul(rows, columns)
+
+    return unroll(call, directions, gates // 4, products)
+
+
+def unroll(call: NodeCall, directions: int, hidden: int, products: Products) -> tuple[Operand | None, ...]:
+    """Return the results of an LSTM that multiplies by ``products``."""
     m, turned = call.math, bool(call.integer("layout", 0))
-    source, wide = (call.real(index) for index in range(2))
-    directions, gates, _ = shape_of(wide)
-    hidden = gates // 4
+    source, gates = call.real(0), 4 * hidden
     source = m.transpose(source, (1, 0, 2)) if turned else source
     steps, batch, _ = shape_of(source)
-    if steps > _MOST_STEPS:
-        raise call.unsupported(f"peepholes, clip, or other activations of {steps} elements; at most {_MOST_STEPS}")
+    if steps > MOST_STEPS:
+        raise call.unsupported(f"peepholes, clip, or other activations of {steps} elements; at most {MOST_STEPS}")
     names = call.texts("activations", ["Sigmoid", "Tanh", "Tanh"] * directions)
     if len(names) != 3 * directions or not set(names) <= _FUNCTIONS.keys():
         raise call.unsupported(f"activations {', '.join(names)} are not supported")
     backwards = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}[
         call.text("direction", "forward")
     ]
+    if len(backwards) != directions:
+        raise call.malformed(f"weights of {directions} directions, expect {len(backwards)}")
     results, last, cells = [], [], []
     for number in range(directions):
 
@@ -48,16 +64,14 @@ def unrolled_lstm(call: NodeCall) -> tuple[Operand | None, ...]:
             axis = 1 if turned else 0
             return m.squeeze(m.slice(found, [number], [number + 1], [axis], [1]), (axis,))
 
-        weights, recurrent, bias, peepholes = part(1), part(2), part(3), part(7)
-        if weights is None or recurrent is None:
-            raise call.malformed("weights are missing")
-        inputs = m.matmul(source, m.transpose(weights, (1, 0)))
+        bias, peepholes = part(3), part(7)
+        inputs = products(1, number)(source)
         if bias is not None:
             first, second = (m.slice(bias, [start], [start + gates], [0], [1]) for start in (0, gates))
             inputs = m.binary(inputs, m.binary(first, second, "add"), "add")
         made: list[Operand] = []
         h, c = state(5), state(6)
-        cell = _Cell(call, hidden, m.transpose(recurrent, (1, 0)), peepholes, names[3 * number : 3 * number + 3])
+        cell = _Cell(call, hidden, products(2, number), peepholes, names[3 * number : 3 * number + 3])
         order = range(steps - 1, -1, -1) if backwards[number] else range(steps)
         for step in order:
             h, c = cell.step(m.squeeze(m.slice(inputs, [step], [step + 1], [0], [1]), (0,)), h, c)
@@ -73,14 +87,19 @@ def unrolled_lstm(call: NodeCall) -> tuple[Operand | None, ...]:
 
 
 class _Cell:
-    """One direction's weights, and a step of it."""
+    """A step of one direction."""
 
     def __init__(
-        self, call: NodeCall, hidden: int, recurrent: Operand, peepholes: Operand | None, names: list[str]
+        self,
+        call: NodeCall,
+        hidden: int,
+        recur: Product,
+        peepholes: Operand | None,
+        names: list[str],
     ) -> None:
         self.math = call.math
         self.hidden = hidden
-        self.recurrent = recurrent
+        self.recur = recur
         self.clip = call.number("clip", 0.0)
         self.forgets = bool(call.integer("input_forget", 0))
         self.gate, self.candidate, self.result = (_FUNCTIONS[name] for name in names)
@@ -90,7 +109,7 @@ class _Cell:
     def step(self, given: Operand, h: Operand, c: Operand) -> tuple[Operand, Operand]:
         """Return the next hidden state and cell state; the gates are in ONNX's order."""
         m = self.math
-        total = m.binary(given, m.matmul(h, self.recurrent), "add")
+        total = m.binary(given, self.recur(h), "add")
         i, o, f, g = (self._cut(total, place, 1) for place in range(4))
         i = self.gate(m, self._clipped(self._peeped(i, c, 0)))
         if self.forgets:

@@ -143,6 +143,37 @@ def dynamic_cases(seed: int) -> list[Case]:
     return found
 
 
+def recurrent_cases(seed: int) -> list[Case]:
+    """Return cases of an LSTM whose rows are quantised while it runs."""
+    d = Draw(seed)
+    found: list[Case] = []
+    steps, batch, inputs, hidden = 6, 3, 5, 7
+
+    def add(dtype: str, scales: str, count: int, steps: int = steps, outputs: int = 3, **extra: Any) -> None:
+        columns = (count, 4 * hidden) if scales == "columns" else (count,)
+        middle = 128 if dtype == "uint8" else 0
+        # ONNX Runtime takes zero points of columns only if all are the same.
+        points = [np.full(columns, d.rng.integers(-3, 4) + middle).astype(dtype) for _ in range(2)]
+        states = {name: d.floats(count, batch, hidden) if extra.get(name) else None for name in ("h", "c")}
+        operands: dict[str, Array | None] = {
+            "x": d.floats(steps, batch, inputs), "w": d.bytes(count, inputs, 4 * hidden, dtype=dtype),
+            "r": d.bytes(count, hidden, 4 * hidden, dtype=dtype), "b": d.floats(count, 8 * hidden), "n": None, **states,
+            "p": d.floats(count, 3 * hidden) if extra.get("peepholes") else None, "ws": d.scale(*columns, around=0.01),
+            "wz": points[0], "rs": d.scale(*columns, around=0.01), "rz": points[1],
+        }  # fmt: skip
+        attributes = {"hidden_size": hidden, **extra.get("attributes", {})}
+        names = ("y", "last", "cell")[:outputs]
+        read = tuple(name for name in ("x", "h", "c") if operands[name] is not None)
+        found.append(Case("DynamicQuantizeLSTM", operands, read, names, attributes=attributes, tolerance=1e-5))
+
+    add("int8", "one", 1)
+    add("uint8", "columns", 1, outputs=1)
+    add("int8", "columns", 2, attributes={"direction": "bidirectional"}, h=True, c=True)
+    add("uint8", "one", 1, attributes={"direction": "reverse"}, h=True, c=True, peepholes=True)
+    add("int8", "one", 1, steps=1, attributes={"clip": 0.5})
+    return found
+
+
 def fused_cases(seed: int) -> list[Case]:
     """Return cases of activations and normalisations with more, and of products with activations."""
     d = Draw(seed)
@@ -336,6 +367,7 @@ def weight_only_cases(seed: int) -> list[Case]:
 CASES: dict[str, Callable[[int], list[Case]]] = {
     "quantised": quantised_cases,
     "dynamic": dynamic_cases,
+    "recurrent": recurrent_cases,
     "fused": fused_cases,
     "attention": attention_cases,
     "weight only": weight_only_cases,

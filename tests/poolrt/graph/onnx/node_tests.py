@@ -235,9 +235,9 @@ def document(counts: Counts, total: int, interpreted: bool) -> str:
     right, given = counts.outcomes["right"], counts.outcomes["right, values given"]
     exact = len(counts.contradicted)
     text = (
-        f"The `onnx` package {onnx_version} has {total} tests of operators. For {right + given + exact} of them, {computes} the right "
-        f"results: {right} with all inputs open, {given} with some given while loading, such as axes and sizes. Results are "
-        "compared in shape, data type and value, with the tolerances of these tests. These differ from the expected values: "
+        f"The `onnx` package {onnx_version} has {total} tests of operators. For {right + given + exact} of them, {computes} the "
+        f"right results: {right} with all inputs open, {given} with some given while loading, such as axes and sizes. Results "
+        "are compared in shape, data type and value, with the tolerances of these tests. These differ from the expected values: "
         f"{_names(counts.failures)}."
     )
     if exact:

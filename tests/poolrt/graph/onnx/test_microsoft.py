@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from poolrt import Executor, UnsupportedNode, load_onnx
 from poolrt.workers.primitives.provider import PrimitiveProvider
 from tests.poolrt.graph.interpreter import run_wire
+from tests.references.onnx_node import run_node_for_all
 from tests.references.unsigned_weights import with_unsigned_weights
 
 from .microsoft import CASES, Case
@@ -64,6 +65,25 @@ def test_an_operator_is_executed(family: str, part: int, cache: PrimitiveProvide
     for case in CASES[family](5)[part::6]:
         with_engine = Executor(load_onnx(case.model()), cache=cache)
         assert_close(case, with_engine.run(**case.feeds()))
+
+
+def test_a_long_sequence_is_computed_with_dequantised_weights() -> None:
+    case = CASES["recurrent"](3)[2]
+    x = np.random.default_rng(4).standard_normal((513, 3, 5)).astype(np.float32)
+    long = replace(case, operands={**case.operands, "x": x})
+    found = run_wire(*load_onnx(long.model()).to_wire(), long.feeds())
+    given = {name: array for name, array in long.operands.items() if array is not None}
+    wide = {
+        name: (given[name].astype(np.float32) - given[f"{name}z"][:, None]) * given[f"{name}s"][:, None]
+        for name in "wr"
+    }
+    weights = {name: each.transpose(0, 2, 1) for name, each in wide.items()}
+    names = ["x", "w", "r", "b", "", "h", "c"]
+    want = run_node_for_all(
+        "LSTM", [{**given, **weights}[name] if name else None for name in names], 3, **long.attributes
+    )
+    for name, each in zip(("y", "last", "cell"), want, strict=True):
+        np.testing.assert_allclose(found[name], each, atol=2e-5)
 
 
 def test_what_is_not_supported_is_refused_by_name() -> None:

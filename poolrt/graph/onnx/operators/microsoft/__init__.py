@@ -6,7 +6,18 @@ from collections.abc import Mapping
 from typing import Final
 
 from ...call import Operator
-from . import attention, dynamic, fused, group_query, multi_head, normalization, quantised, rotary, weight_only
+from . import (
+    attention,
+    dynamic,
+    fused,
+    group_query,
+    multi_head,
+    normalization,
+    quantised,
+    recurrent,
+    rotary,
+    weight_only,
+)
 
 OPERATORS: Final[Mapping[str, Operator]] = {
     **attention.OPERATORS,
@@ -16,6 +27,7 @@ OPERATORS: Final[Mapping[str, Operator]] = {
     **multi_head.OPERATORS,
     **normalization.OPERATORS,
     **quantised.OPERATORS,
+    **recurrent.OPERATORS,
     **rotary.OPERATORS,
     **weight_only.OPERATORS,
 }
