@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..values import Value
-from .tensors import Operand, Tensors, shape_of
+from .tensors import WRAPS_AS, Operand, Tensors, dtype_of, shape_of
 
 
 def arg_reduce(m: Tensors, x: Operand, algorithm: str, axis: int, keep: bool, last: bool) -> Operand:
@@ -20,6 +20,10 @@ def accumulate(m: Tensors, x: Operand, axis: int, algorithm: str, exclusive: boo
     """
     if algorithm == "add" and not isinstance(x, Value):
         return m.folding.accumulate(x, axis, exclusive, reverse)
+    dtype = dtype_of(x)
+    if dtype in WRAPS_AS:
+        # High bits that do not fit are lost, as NumPy's are.
+        return m.cast(accumulate(m, m.cast(x, WRAPS_AS[dtype]), axis, algorithm, exclusive, reverse), dtype)
     if algorithm == "add":
         return m.graph.cumulative_sum(m.value(x), axis, exclusive, reverse, name=m.name("sum"))
     size = shape_of(x)[axis]

@@ -37,6 +37,10 @@ _FUNCTIONS: Final[dict[str, np.ufunc]] = {
 _REDUCTIONS: Final[dict[str, Callable[..., Any]]] = {
     "sum": np.sum, "max": np.max, "min": np.min, "mul": np.prod, "mean": np.mean,
 }  # fmt: skip
+#: Type whose sums, differences and products saturate in a graph -> one that holds their low bits.
+WRAPS_AS: Final = {"int32": "uint32", "int8": "int16", "uint8": "uint16"}
+#: Reductions of integers that lose high bits.
+_WHOLE_NORMS: Final = ("sum", "mul", "norm_lp_sum", "norm_lp_power_p_sum")
 #: Functions of elements that norms of an order add up.
 _POWERS: Final[dict[float | None, np.ufunc]] = {1.0: np.abs, 2.0: np.square}
 #: Elements of a known array that is rearranged element by element, such as one that is sorted.
@@ -276,7 +280,26 @@ class Tensors:
             x = self.value(x)
         if not along:
             raise Unavailable("a reduction over no axes is not supported")
+        if dtype_of(x) in LIMITS and algorithm in _WHOLE_NORMS:
+            return self._reduce_whole(x, algorithm, along, keep, p)
         return self.graph.reduction(x, algorithm, along, keep_dims=keep, p=p, name=self.name(algorithm))
+
+    def _reduce_whole(self, x: Operand, algorithm: str, axes: tuple[int, ...], keep: bool, p: float | None) -> Operand:
+        """Return a sum, product or norm of integers that loses the high bits that do not fit, as NumPy's does."""
+        dtype = dtype_of(x)
+        if algorithm in ("sum", "mul"):
+            wraps = self.cast(x, WRAPS_AS.get(dtype, dtype))
+            found = self.graph.reduction(self.value(wraps), algorithm, axes, keep_dims=keep, name=self.name(algorithm))
+            return self.cast(found, dtype)
+        if p not in _POWERS or (p == 2.0 and algorithm == "norm_lp_sum"):
+            return self.graph.reduction(self.value(x), algorithm, axes, keep_dims=keep, p=p, name=self.name(algorithm))
+        # Absolute numbers and squares
+        wide = x if dtype in ("int64", "uint64") else self.cast(x, "int64")
+        other = wide if p == 2.0 else self.binary(self.number(0, wide), wide, "sub")
+        if p == 2.0 or dtype not in ("uint32", "uint64"):
+            wide = self.binary(wide, other, "mul" if p == 2.0 else "max")
+        found = self.graph.reduction(self.value(wide), "sum", axes, keep_dims=keep, name=self.name(algorithm))
+        return self.cast(found, dtype)
 
     def _extreme_of_none(self, x: Array, axes: Sequence[int], keep: bool, largest: bool) -> Array:
         """Return the greatest or least of no elements: the least or greatest number of their type."""
@@ -295,7 +318,13 @@ class Tensors:
         self._refuse_empty(left, right)
         if not isinstance(left, Value) and not isinstance(right, Value):
             left = self.value(left)
-        result = self.graph.matmul(left, right, dtype=dtype or dtype_of(a), name=self.name("matmul"))
+        kind = dtype_of(a)
+        if dtype is None and kind in WRAPS_AS and dtype_of(b) == kind:
+            left, right = (self.cast(each, WRAPS_AS[kind]) for each in (left, right))
+            found = self.graph.matmul(left, right, dtype=WRAPS_AS[kind], name=self.name("matmul"))
+            result = self.cast(found, kind)
+        else:
+            result = self.graph.matmul(left, right, dtype=dtype or kind, name=self.name("matmul"))
         dropped = [axis for axis, one in ((-2, rows), (-1, columns)) if one]
         return self.squeeze(result, dropped) if dropped else result
 

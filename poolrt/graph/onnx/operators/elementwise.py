@@ -13,10 +13,8 @@ from ...shapes import normalize_axis
 from ...values import Value
 from ..call import NodeCall, Operator
 from ..element_types import FLOATS, LIMITS, WRAPPING
-from ..tensors import Operand, Tensors, dtype_of
+from ..tensors import WRAPS_AS, Operand, Tensors, dtype_of
 
-#: Type whose sums, differences and products saturate -> one that holds their low bits.
-_WIDER: Final = {"int32": "uint32", "int8": "int16", "uint8": "uint16"}
 _LARGEST: Final = float(np.finfo(np.float32).max)
 
 
@@ -28,7 +26,7 @@ def eltwise(algorithm: str, **parameters: tuple[str, float]) -> Operator:
         source, alpha, beta = call.operand(0), given.get("alpha"), given.get("beta")
         if not isinstance(source, Value):
             return call.math.eltwise(source, algorithm, alpha, beta)
-        if source.dtype in (*WRAPPING, *_WIDER) and (found := _of_whole(call.math, source, algorithm)) is not None:
+        if source.dtype in (*WRAPPING, *WRAPS_AS) and (found := _of_whole(call.math, source, algorithm)) is not None:
             return found
         result = call.graph.eltwise(source, algorithm, alpha, beta, name=call.name)
         call.patterns.note_function(source, algorithm, result)
@@ -50,9 +48,9 @@ def _of_whole(m: Tensors, x: Value, algorithm: str) -> Operand | None:
 def _wrapped(m: Tensors, left: Operand, right: Operand, algorithm: str) -> Operand:
     """Return a sum, difference or product of integers that loses the high bits that do not fit, as NumPy's does."""
     dtype = dtype_of(left)
-    if dtype not in _WIDER or dtype_of(right) != dtype:
+    if dtype not in WRAPS_AS or dtype_of(right) != dtype:
         return m.binary(left, right, algorithm)
-    wide, other = (m.cast(each, _WIDER[dtype]) for each in (left, right))
+    wide, other = (m.cast(each, WRAPS_AS[dtype]) for each in (left, right))
     return m.cast(m.binary(wide, other, algorithm), dtype)
 
 
@@ -64,7 +62,7 @@ def arithmetic(algorithm: str) -> Operator:
         whole = algorithm == "div" and dtype_of(left) not in FLOATS
         if whole or not (isinstance(left, Value) or isinstance(right, Value)):
             return call.math.binary(left, right, algorithm)
-        if dtype_of(left) in _WIDER and algorithm in ("add", "sub", "mul"):
+        if dtype_of(left) in WRAPS_AS and algorithm in ("add", "sub", "mul"):
             return _wrapped(call.math, left, right, algorithm)
         call.tensor(0), call.tensor(1)
         found = call.patterns.function(left, right, algorithm)
@@ -227,7 +225,7 @@ def negative(call: NodeCall) -> Operand:
     source = call.operand(0)
     if not isinstance(source, Value):
         return call.folding.negate(source)
-    if source.dtype in (*WRAPPING, *_WIDER):
+    if source.dtype in (*WRAPPING, *WRAPS_AS):
         return _wrapped(call.math, call.math.number(0, source), source, "sub")
     return call.graph.eltwise(source, "linear", -1.0, name=call.name)
 

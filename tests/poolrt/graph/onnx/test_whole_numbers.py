@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import onnxruntime
 import pytest
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
@@ -119,3 +120,57 @@ def test_sums_differences_and_products_wrap(kind: str) -> None:
         graph = load_onnx(model_of(operator, given, wanted).SerializeToString())
         found = run_wire(*graph.to_wire(), given)["y"]
         np.testing.assert_array_equal(found.astype(kind), wanted, err_msg=operator)
+
+
+def _reductions(x: Array) -> dict[str, Array]:
+    """Return results of reductions of a matrix along its rows, modulo the numbers of its type."""
+    exact = x.astype(object)
+    bits = 8 * x.itemsize
+
+    def wrapped(values: Any) -> Array:
+        lost = np.array([[int(each) % 2**bits] for each in values], np.uint64)
+        return lost.astype(x.dtype)
+
+    return {
+        "ReduceSum": wrapped(exact.sum(1)),
+        "ReduceProd": wrapped(exact.prod(1)),
+        "ReduceL1": wrapped(np.abs(exact).sum(1)),
+        "ReduceSumSquare": wrapped((exact**2).sum(1)),
+    }
+
+
+@pytest.mark.parametrize(
+    "kind", ["int32", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("uint32", "int64", "uint64"))]
+)
+def test_reductions_products_and_running_sums_wrap(kind: str, cache: PrimitiveProvider) -> None:
+    # Given rows with sums beyond the limits of a type, and the limits themselves
+    limits = np.iinfo(kind)
+    drawn = np.random.default_rng(7).integers(limits.min, limits.max, (5, 6), kind, endpoint=True)
+    drawn[0], drawn[1, :2] = limits.max, limits.min
+    axes = np.array([1], np.int64)
+    for operator, wanted in _reductions(drawn).items():
+        attributes = {} if operator == "ReduceSum" else {"axes": [1]}
+        given = {"x": drawn, "axes": axes} if operator == "ReduceSum" else {"x": drawn}
+        opset = 13 if operator == "ReduceSum" else 11
+        model = model_of(operator, given, wanted, **attributes)
+        model.opset_import[0].version = opset
+        data = model.SerializeToString()
+        values = {"axes": axes} if operator == "ReduceSum" else {}
+        # When a model reduces them, then the result is exact but for the high bits
+        found = Executor(load_onnx(data, values=values), cache=cache).run(x=drawn)["y"]
+        np.testing.assert_array_equal(found, wanted, err_msg=operator, strict=True)
+    with np.errstate(over="ignore"):
+        matrix = drawn[:, :5].T.copy()
+        cases: dict[str, tuple[dict[str, Array], Array, Any]] = {
+            "MatMul": ({"x": drawn[:, :5].copy(), "z": matrix}, drawn[:, :5] @ matrix, {}),
+            "CumSum": ({"x": drawn, "axis": np.array(1)}, np.cumsum(drawn, 1, kind), {}),
+        }
+    for operator, (given, wanted, attributes) in cases.items():
+        data = model_of(operator, given, wanted, **attributes).SerializeToString()
+        values = {name: array for name, array in given.items() if name == "axis"}
+        feeds = {name: array for name, array in given.items() if name != "axis"}
+        found = Executor(load_onnx(data, values=values), cache=cache).run(**feeds)["y"]
+        np.testing.assert_array_equal(found, wanted, err_msg=operator, strict=True)
+        if operator == "MatMul" or limits.min < 0:
+            session = onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"])
+            np.testing.assert_array_equal(session.run(None, given)[0], wanted, err_msg=operator)
