@@ -10,16 +10,22 @@ from typing import Final
 
 import numpy as np
 
+from ...values import Value
 from ..call import NodeCall, Operator
 from ..tensors import Operand, Tensors, dtype_of, shape_of
 from .sampling import channel_rows, join_neighbours, neighbours, weigh_rows
 
+#: Elements of an image that all samples of a node read.
+_MOST_TAKEN: Final = 1 << 26
 #: One neighbour of each place along a dimension: its index, and its weight.
 _Tap = tuple[Operand, Operand]
 
 
 def roi_align(call: NodeCall) -> Operand:
-    """Pool samples of an image in each part of a box: each sample is between four elements."""
+    """Pool samples of an image in each part of a box: each sample is between four elements.
+
+    Limitation: if each box has as many samples as elements, a computed one has at most as many as the image.
+    """
     m = call.math
     source, boxes = call.real(0), m.cast(call.real(1), "float64")
     channels, *sizes = shape_of(source)[1:]
@@ -27,26 +33,33 @@ def roi_align(call: NodeCall) -> Operand:
     if len(source.shape) != 4 or shape_of(boxes) != (count, 4) or call.shape(2) != (count,):
         raise call.malformed(f"shapes {shape_of(source)}, {shape_of(boxes)} and {call.shape(2)} do not go together")
     pooled = [call.integer("output_height", 1), call.integer("output_width", 1)]
-    samples, mode = call.integer("sampling_ratio", 0), call.text("mode", "avg")
-    if samples < 1:
-        raise call.unsupported("sampling_ratio=0, as many samples as a box has elements, is not supported")
+    given, mode = max(call.integer("sampling_ratio", 0), 0), call.text("mode", "avg")
     if mode not in ("avg", "max") or min(pooled) < 1:
         raise call.malformed(f"unknown mode {mode!r}, or sizes {pooled}")
     usual = "half_pixel" if call.opset >= 16 else "output_half_pixel"
     is_half = call.text("coordinate_transformation_mode", usual) == "half_pixel"
     scaled = m.eltwise(boxes, "linear", call.number("spatial_scale", 1.0), -0.5 if is_half else 0.0)
     # Columns of a box are x1, y1, x2 and y2.
-    axes = []
+    axes, samples = [], []
+    lengths = [] if given else _lengths(call, is_half)
     for axis, (size, parts) in enumerate(zip(sizes, pooled, strict=True)):
         first, last = (m.slice(scaled, [place], [place + 1], [1], [1]) for place in (1 - axis, 3 - axis))
         length = m.binary(last, first, "sub")
         if not is_half:
             length = m.binary(length, m.number(1, length), "max")
-        share = (np.arange(parts * samples) + 0.5) / (parts * samples)
-        axes.append(_inside(m, m.binary(first, m.binary(length, share[None], "mul"), "add"), size))
+        share: Operand = ((np.arange(parts * given) + 0.5) / (parts * max(given, 1)))[None]
+        weights: Operand | None = None
+        if not given:
+            share, weights = _adapted(m, lengths[axis], parts, size, mode == "max")
+        samples.append(shape_of(share)[1] // parts)
+        taps = _inside(m, m.binary(first, m.binary(length, share, "mul"), "add"), size)
+        axes.append([(at, near if weights is None else m.binary(near, weights, "mul")) for at, near in taps])
+    taken = 4 * math.prod(samples) * math.prod(pooled) * count
+    if taken > _MOST_TAKEN:
+        raise call.unsupported(f"samples of {taken} elements; at most {_MOST_TAKEN} are supported")
     rows = channel_rows(m, source, 1)
     if mode == "avg":
-        joined = _mean_of_samples(m, rows, call.operand(2), axes, (sizes, pooled, samples))
+        joined = _mean_of_samples(m, rows, call.operand(2), axes, (sizes, pooled, samples), bool(given))
         return m.transpose(joined, (0, 3, 1, 2))
     image = m.reshape(m.cast(call.operand(2), "int64"), (count, 1, 1))
     found: list[Operand] = []
@@ -58,31 +71,72 @@ def roi_align(call: NodeCall) -> Operand:
         weight = m.cast(m.binary(m.unsqueeze(high, (2,)), m.unsqueeze(wide, (1,)), "mul"), dtype_of(source))
         found.append(m.binary(m.take(rows, place, 0), m.unsqueeze(weight, (3,)), "mul"))
     total = reduce(lambda a, b: m.binary(a, b, "max"), found)
-    apart = m.reshape(total, (count, pooled[0], samples, pooled[1], samples, channels))
+    apart = m.reshape(total, (count, pooled[0], samples[0], pooled[1], samples[1], channels))
     joined = m.reduce(apart, "max", (2, 4), False)
     return m.transpose(joined, (0, 3, 1, 2))
 
 
+def _lengths(call: NodeCall, is_half: bool) -> list[Operand]:
+    """Return the height and width of boxes in float32: an error of the last place would add a sample to each part."""
+    m, boxes = call.math, call.math.cast(call.real(1), "float32")
+    scale = m.number(call.number("spatial_scale", 1.0), boxes)
+    scaled = m.binary(m.binary(boxes, scale, "mul"), m.number(0.5 if is_half else 0.0, boxes), "sub")
+    found = []
+    for first, last in ((1, 3), (0, 2)):
+        start, end = (m.slice(scaled, [place], [place + 1], [1], [1]) for place in (first, last))
+        length = m.binary(end, start, "sub")
+        found.append(length if is_half else m.binary(length, m.number(1, length), "max"))
+    return found
+
+
+def _adapted(m: Tensors, length: Operand, parts: int, size: int, repeats: bool) -> tuple[Operand, Operand]:
+    """Return the places of a sample for each element of a box, as shares of its length, and the weights of samples.
+
+    All boxes have as many samples as the largest one; further ones of a box are its last again, and weigh nothing unless
+    ``repeats``.
+    """
+    wanted = m.cast(m.ceil(m.binary(length, m.number(parts, length), "div")), "float64")
+    largest = -(-size // parts) if isinstance(wanted, Value) else int(min(wanted.max(initial=1), _MOST_TAKEN))
+    index = np.arange(max(largest, 1), dtype=np.float64)[None]
+    number = m.binary(m.binary(wanted, m.number(1, wanted), "max"), m.number(max(largest, 1), wanted), "min")
+    inner = m.binary(m.binary(index, m.binary(number, m.number(1, number), "sub"), "min"), m.number(0.5, number), "add")
+    within = m.unsqueeze(m.binary(inner, number, "div"), (1,))
+    whole = m.binary(within, np.arange(parts, dtype=np.float64)[None, :, None], "add")
+    count, samples = shape_of(inner)
+    share = m.reshape(m.binary(whole, m.number(parts, whole), "div"), (count, parts * samples))
+    counts = m.cast(m.binary(m.number(0, wanted) if repeats else index, wanted, "lt"), "float64")
+    weights = counts if repeats else m.binary(counts, number, "div")
+    wide = m.expand(m.unsqueeze(weights, (1,)), (count, parts, samples))
+    return share, m.reshape(wide, (count, parts * samples))
+
+
 def _mean_of_samples(
-    m: Tensors, rows: Operand, images: Operand, axes: list[list[_Tap]], geometry: tuple[list[int], list[int], int]
+    m: Tensors,
+    rows: Operand,
+    images: Operand,
+    axes: list[list[_Tap]],
+    geometry: tuple[list[int], list[int], list[int]],
+    alike: bool,
 ) -> Operand:
     """Return the means of samples of each box (boxes, height, width, channels): weighted sums of rows of channels.
 
-    ``geometry`` is the size of the image, the parts of a box and the samples of a part, along each dimension.
+    ``geometry`` is the size of the image, the parts of a box and the samples of a part, along each dimension. If they are
+    not ``alike``, samples have weights.
     """
-    (height, width), (tall, wide), samples = geometry
+    (height, width), (tall, wide), (down, across) = geometry
     count = shape_of(images)[0]
-    dims = ((count, tall * samples, 1), (count, 1, wide * samples))
+    dims = ((count, tall * down, 1), (count, 1, wide * across))
     taps = [
         [(m.reshape(at, dim), m.reshape(share, dim)) for at, share in found]
         for found, dim in zip(axes, dims, strict=True)
     ]
     image = m.reshape(m.cast(images, "int64"), (count, 1, 1))
     place, weight = join_neighbours(m, image, taps, (height, width))
-    weight = m.eltwise(weight, "linear", 1.0 / samples**2)
-    apart = (4, count, tall, samples, wide, samples)
+    if alike:
+        weight = m.eltwise(weight, "linear", 1.0 / (down * across))
+    apart = (4, count, tall, down, wide, across)
     place, weight = (
-        m.reshape(m.transpose(m.reshape(each, apart), (1, 2, 4, 0, 3, 5)), (count, tall, wide, 4 * samples**2))
+        m.reshape(m.transpose(m.reshape(each, apart), (1, 2, 4, 0, 3, 5)), (count, tall, wide, 4 * down * across))
         for each in (place, weight)
     )
     return weigh_rows(m, rows, place, weight)

@@ -342,7 +342,6 @@ REFUSED: list[tuple[Case, str]] = [
     (case("Cast", MATRIX, to=onnx.TensorProto.COMPLEX64), "data type 14 is not supported"),
     (case("Tile", {**MATRIX, "r": (2,)}), "repeats: give the input while loading: values={'r': ...}"),
     (case("GRU", {"x": (2, 1, 3)}, {"w": array(1, 3, 3), "r": array(1, 3, 1)}, clip=1.0), "clip and input_forget"),
-    (case("RoiAlign", IMAGE, {"r": array(1, 4), "i": integers(0)}), "sampling_ratio=0, as many samples as"),
     (case("Dropout", MATRIX, {"r": np.array(0.5, np.float32), "t": np.array(True)}), "training_mode is true"),
 ]
 
