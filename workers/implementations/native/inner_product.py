@@ -12,6 +12,7 @@ from .bfloat_product import NativeBFloatInnerProduct
 from .blocks import refuse
 from .convolution_chain import refuse_bounded
 from .integer_packed import NativePackedInnerProduct
+from .narrow_matmul import NativeNarrowInnerProduct
 from .product import Shape, describe
 
 #: 16 outputs side by side.
@@ -53,6 +54,7 @@ class NativeInnerProduct:
 IMPLEMENTATIONS = (
     NativeInnerProduct(),
     NativeBFloatInnerProduct(),
+    NativeNarrowInnerProduct(),
     NativePackedInnerProduct("vnni"),
     NativePackedInnerProduct("pairs"),
     NestedInnerProduct("cpu"),

@@ -13,6 +13,7 @@ from .blocks import refuse
 from .convolution_chain import refuse_bounded
 from .integer_packed import NativePackedMatmul
 from .integer_product import NativeIntegerMatmul
+from .narrow_matmul import NativeNarrowMatmul
 from .product import Shape, describe, packed_tag, refuse_left
 from .typed_product import NativeTypedMatmul
 
@@ -63,6 +64,7 @@ IMPLEMENTATIONS = (
     NativeMatmul(),
     NativeTypedMatmul(),
     NativeBFloatMatmul(),
+    NativeNarrowMatmul(),
     NativePackedMatmul("vnni"),
     NativePackedMatmul("pairs"),
     NativeIntegerMatmul("vnni"),

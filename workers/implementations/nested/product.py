@@ -19,6 +19,8 @@ from .builder import NestedBuilder, memory, nested_attributes
 from .layouts import transposed
 
 _FORWARD: Final = (Arg.SRC, Arg.WEIGHTS, Arg.BIAS, Arg.DST)
+#: The data types of weights that products convert in registers.
+_NARROW: Final = ("f16", "bf16")
 #: The arguments that are src, weights, bias and dst in the other propagation kinds.
 _BACKWARD: Final = {
     "backward_data": (Arg.DIFF_SRC, Arg.WEIGHTS, Arg.BIAS, Arg.DIFF_DST),
@@ -75,7 +77,10 @@ def refuse_types(op: InnerProduct | Convolution, attr: PrimitiveAttr, target: Ta
     types = {desc.dtype for desc in op.memories().values()}
     if types == {"f64"} and target.engine_kind != "cpu":
         return "data type f64"
-    if types not in ({"f32"}, {"f64"}):
+    if op.is_forward and target.engine_kind == "cpu" and op.weights.dtype in _NARROW and types <= {"f32", *_NARROW}:
+        if attr.zero_points:
+            return f"zero points of {op.src.dtype}"
+    elif types not in ({"f32"}, {"f64"}):
         if not (op.is_forward and target.engine_kind == "cpu" and op.src.dtype in ("u8", "s8")):
             return f"data types {', '.join(sorted(types))}"
         if op.weights.dtype != "s8":

@@ -51,7 +51,7 @@ def check(
     pd = primitive_desc(op, RELU if relu else PrimitiveAttr(), target_of(instructions))
     result = native.results(pd, args)[Arg.DST].astype(np.float64)
     # Then products are exact in float32, and each addition and the result are rounded once
-    assert pd.impl_name() == ("native:packed_bf16" if "+" in instructions else "nested:f32")
+    assert pd.impl_name() == ("native:packed_bf16" if "+" in instructions else "native:narrow_tiles")
     a, b = left.astype(np.float64), right.astype(np.float64)
     c = added.astype(np.float64) if bias else np.zeros(columns)
     want, bound = a @ b + c, (depth + 2) * 2.0**-24 * (np.abs(a) @ np.abs(b) + np.abs(c))

@@ -92,6 +92,17 @@ def test_8_bit_integers_are_multiplied_exactly(native: Runner, src: str) -> None
     check(native, pointwise(src, "abcd"), PrimitiveAttr(zero_points=(Quantisation(Arg.SRC), *constant)))
 
 
+@pytest.mark.parametrize("dtype", ["f16", "bf16"])
+def test_kernels_of_1_in_16_bits_are_products_of_16_bits(native: Runner, dtype: str) -> None:
+    op = Convolution(
+        MemoryDesc((2, 16, 5, 6), dtype, "acdb"), MemoryDesc((20, 16, 1, 1), dtype, "any"), MemoryDesc((20,), dtype),
+        MemoryDesc((2, 20, 5, 6), dtype, "acdb"), (1, 1), (0, 0), (0, 0), (0, 0), 1, PROPS[0],
+    )  # fmt: skip
+    pd = check(native, op, PrimitiveAttr((PostOp("binary", "add", src1=op.dst), PostOp("eltwise", "relu"))))
+    assert primitive_desc(op, PrimitiveAttr(), cpu_target()).impl_name() == "nested:matmul"
+    assert [(inner.op.kind, inner.op.memories()[Arg.WEIGHTS].dtype) for inner in pd.nested()] == [("matmul", dtype)]
+
+
 def test_images_stay_with_the_kernels_made_for_them() -> None:
     op = pointwise(tag="any")
     assert primitive_desc(op, PrimitiveAttr(), cpu_target()).impl_name() == "native:blocked"

@@ -61,12 +61,24 @@ def test_8_bit_integers_are_multiplied_exactly(native: Runner, src: str, shape: 
     )
 
 
+@pytest.mark.parametrize("dtype", ["f16", "bf16"])
+def test_weights_of_16_bits_are_packed_and_not_converted_beforehand(native: Runner, dtype: str) -> None:
+    op = InnerProduct(
+        MemoryDesc((6, 8, 3), dtype), MemoryDesc((20, 8, 3), dtype, "any"), MemoryDesc((20,), dtype),
+        MemoryDesc((6, 20), dtype),
+    )  # fmt: skip
+    pd = check(native, op, PrimitiveAttr((PostOp("eltwise", "relu"),)))
+    assert primitive_desc(op, PrimitiveAttr(), cpu_target()).impl_name() == "nested:matmul"
+    assert [(inner.op.kind, inner.op.memories()[Arg.WEIGHTS].dtype) for inner in pd.nested()] == [("matmul", dtype)]
+
+
 def test_the_fast_way_for_matrices_comes_first() -> None:
     assert primitive_desc(described((4, 32), 16), PrimitiveAttr(), cpu_target()).impl_name() == "native:tiles"
 
 
 DECLINED: list[tuple[dict[str, Any], PrimitiveAttr]] = [
-    ({"dtype": "bf16"}, PrimitiveAttr()),
+    ({"dtype": "bf16", "dst": "s32"}, PrimitiveAttr()),
+    ({"dtype": "bf16", "prop": "backward_data"}, PrimitiveAttr()),
     ({}, PrimitiveAttr((PostOp("eltwise", "pow", 1.0, 2.0),))),
     ({}, PrimitiveAttr(scales=(Quantisation(Arg.SRC),))),
     ({"dtype": "u8", "weights": "s8", "dst": "s32"}, PrimitiveAttr(zero_points=(Quantisation(Arg.SRC, 4),))),
