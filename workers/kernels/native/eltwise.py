@@ -22,6 +22,7 @@ def make(isa: str, algorithm: str, src: str, dst: str, chain: tuple[Any, ...]) -
     read, written = elements(src), elements(dst)
     size, step, real = read.size, written.size, read.real
     load, load_tail, store, store_part = read.load, read.load_tail, written.store, written.store_part
+    written_load = written.load
 
     def kernel(
         begin: int, end: int, src: int, dst: int, other: int,
@@ -37,8 +38,11 @@ def make(isa: str, algorithm: str, src: str, dst: str, chain: tuple[Any, ...]) -
             start = block * length + first
             whole = start + (count & -16)
             for at in range(start, whole, 16):
-                value = finish(apply(load(src + at * size), a, b), other + at * step)
-                store(dst + at * step, vkeep(value, lanes))
+                store(dst + at * step, finish(apply(load(src + at * size), a, b), other + at * step))
+            if lanes < 16:
+                # A loop of its own, so that a mask costs the other blocks nothing.
+                for at in range(start, whole, 16):
+                    store(dst + at * step, vkeep(written_load(dst + at * step), lanes))
             if count & 15:
                 value = apply(load_tail(src + whole * size, count & 15), a, b)
                 value = finish_part(value, other + whole * step, count & 15)

@@ -21,6 +21,7 @@ from .vec import (
     call,
     constant,
     fma,
+    is_negative,
     isa_of,
     maximum,
     minimum,
@@ -28,8 +29,9 @@ from .vec import (
 )
 
 _VL: Final = ir.VectorType(I64, LANES)
-#: Coefficients of (exp(r) - 1 - r) / r**2, the highest first: Cephes' expf, and the series up to r**13 for float64.
-_EXP: Final = (1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1)
+#: Coefficients of (exp(r) - 1 - r) / r**2, the highest first. Those for float32 make the largest relative error of exp(r)
+#: least, 3.6e-9 (a sixteenth of a unit in the last place); those for float64 are the series up to r**13.
+_EXP: Final = (1.3814540083e-3, 8.3687451045e-3, 4.1668390784e-2, 1.6666520399e-1, 4.9999993432e-1)
 _EXP_DOUBLE: Final = tuple(1.0 / math.factorial(n) for n in range(13, 1, -1))
 #: Coefficients of (ln(1 + f) - f + f**2 / 2 - s f**2 / 2) / s, s = f / (2 + f), in s**2, the highest first (fdlibm's log).
 _LOG_DOUBLE: Final = (
@@ -39,6 +41,8 @@ _LOG_DOUBLE: Final = (
 #: ln2 as a number with few bits and the rest.
 _LN2: Final = (0.693359375, -2.12194440e-4)
 _LN2_DOUBLE: Final = (6.93147180369123816490e-01, 1.90821492927058770002e-10)
+#: A power of two that makes those of denormal results normal numbers, and of those above the largest power.
+_SHIFT: Final = 64
 #: The operand of AVX-512 instructions that rounds as the processor is set.
 _ROUND_AS_SET: Final = 4
 
@@ -51,6 +55,8 @@ def emit_exp(b: Builder, x: Value, limited: bool = True) -> Value:
     """
     if x.type == VD:
         return _double_exp(b, x)
+    if isa_of(b) == "x86-64-v3" and limited:
+        return _exp_by_sign(b, x)
     r, n = _split_exp(b, x, limited)
     p = constant(_EXP[0])
     for c in _EXP[1:]:
@@ -64,6 +70,48 @@ def emit_exp(b: Builder, x: Value, limited: bool = True) -> Value:
     for factor in _powers_of_two(b, b.fptosi(n, VI)):
         p = b.fmul(p, factor)
     return p
+
+
+def emit_exp_below(b: Builder, x: Value, limited: bool = True, denormal: bool = False) -> Value:
+    """Return exp(x) for x up to 40: with FMA in two thirds of the time of `emit_exp`. NaN stays NaN.
+
+    Its relative error is 1 ulp and 2e-9 for each power of two, 4 ulp at the end of the range. Results below the normal range are
+    0, or ``denormal`` numbers. An argument that is not ``limited`` is above -170. On other levels it is `emit_exp`.
+    """
+    if x.type == VD or isa_of(b) != "x86-64-v3":
+        return emit_exp(b, x, limited)
+    p, power = _shifted_exp(b, x, 127 + denormal * _SHIFT, (math.log(2.0),))
+    value = b.fmul(p, b.bitcast(power, VF))
+    if denormal:
+        value = b.fmul(value, constant(2.0**-_SHIFT))
+    # Not "at least": what is no number remains. The power is any number for an argument below the range.
+    below = b.fcmp_ordered("<", x, constant(-104.0 if denormal else -87.3))
+    return b.select(below, constant(0.0), value)
+
+
+def _exp_by_sign(b: Builder, x: Value) -> Value:
+    """Return exp(x) as p 2**(n + s) 2**-s: s makes the first power a normal number, and its sign is the opposite of x's."""
+    x = maximum(b, constant(-104.0), minimum(b, constant(89.0), x))
+    p, power = _shifted_exp(b, x, 2 * 127, _LN2)
+    back = b.select(is_negative(b, x), constant(2.0**-_SHIFT), constant(2.0**_SHIFT))
+    return b.fmul(b.fmul(p, b.bitcast(b.sub(power, b.bitcast(back, VI)), VF)), back)
+
+
+def _shifted_exp(b: Builder, x: Value, bias: int, ln2: tuple[float, ...]) -> tuple[Value, Value]:
+    """Return p in [1/sqrt2, sqrt2] and (n + bias) 2**23, modulo 2**32, of exp(x) = p 2**n.
+
+    The sum with a large number rounds n and has n + bias in its lowest bits, without a conversion.
+    """
+    large = constant(1.5 * 2**23 + bias)
+    rounded = fma(b, x, constant(1.44269504088896341), large)
+    n = b.fsub(rounded, large)
+    r = x
+    for part in ln2:
+        r = fma(b, n, constant(-part), r)
+    p = constant(_EXP[0])
+    for c in (*_EXP[1:], 1.0, 1.0):
+        p = fma(b, p, r, constant(c))
+    return p, b.shl(b.bitcast(rounded, VI), _ints(23))
 
 
 def emit_expm1(b: Builder, x: Value) -> Value:
@@ -196,4 +244,5 @@ def _longs(value: int) -> ir.Constant:
 
 
 vexp = unary("Return exp(x) to 1 ulp; 0 and infinity beyond the range; NaN stays NaN.", emit_exp)
+vexp_below = unary("Return exp(x) for x up to 40; 0 below the normal range; NaN stays NaN.", emit_exp_below)
 vlog = unary("Return ln(x) to 2 ulp; -inf at 0, NaN below.", emit_log)

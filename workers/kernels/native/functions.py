@@ -13,7 +13,7 @@ from typing import Any, Final
 from numba.core import types
 
 from .elements import emit_load, emit_load_tail
-from .exponentials import emit_exp, emit_expm1, emit_log
+from .exponentials import emit_exp, emit_exp_below, emit_expm1, emit_log
 from .power import emit_power
 from .sines import each, emit_sine
 from .vec import (
@@ -26,12 +26,19 @@ from .vec import (
     constant,
     fma,
     intrinsic,
+    is_negative,
+    isa_of,
     maximum,
     minimum,
     splat,
 )
 
 Step = tuple[Any, ...]
+#: The polynomial of Numerical Recipes' erfc, the highest coefficient first, for half of the book's variable.
+_ERFC: Final = (
+    512 * 0.17087277, 256 * -0.82215223, 128 * 1.48851587, 64 * -1.13520398, 32 * 0.27886807, 16 * -0.18628806,
+    8 * 0.09678418, 4 * 0.37409196, 2 * 1.00002368, -1.26551223,
+)  # fmt: skip
 
 
 def _relu(b: Builder, x: Value, alpha: Value, beta: Value) -> Value:
@@ -41,6 +48,28 @@ def _relu(b: Builder, x: Value, alpha: Value, beta: Value) -> Value:
     leaks = b.fcmp_unordered("!=", alpha, zero)
     not_a_number = b.fcmp_unordered("uno", x, x)
     return b.select(b.fcmp_ordered(">", x, zero), x, b.select(b.or_(leaks, not_a_number), negative, zero))
+
+
+def _polynomial(b: Builder, x: Value, coefficients: tuple[float, ...]) -> Value:
+    """Return a polynomial, the highest coefficient first.
+
+    With vectors of 256 bits, of which a processor has fewer in flight than the chain of products is long, pairs of terms are
+    added first.
+    """
+    terms = [constant(c, x.type) for c in coefficients]
+    if isa_of(b) != "x86-64-v3":
+        p = terms[0]
+        for term in terms[1:]:
+            p = fma(b, p, x, term)
+        return p
+    if len(terms) % 2:
+        terms.insert(0, constant(0.0, x.type))
+    terms = [fma(b, high, x, low) for high, low in zip(terms[::2], terms[1::2], strict=True)]
+    square = b.fmul(x, x)
+    p = terms[0]
+    for term in terms[1:]:
+        p = fma(b, p, square, term)
+    return p
 
 
 def _tanh(b: Builder, x: Value, alpha: Value, beta: Value) -> Value:
@@ -68,10 +97,13 @@ def _elu(b: Builder, x: Value, alpha: Value, beta: Value) -> Value:
     return b.select(b.fcmp_ordered(">", x, constant(0.0, x.type)), x, negative)
 
 
-def _logistic(b: Builder, x: Value, alpha: Value, beta: Value) -> Value:
-    """Return 1 / (1 + exp(-x)) through exp(-|x|), which keeps its precision if the result is small."""
-    small = emit_exp(b, b.fneg(apply(b, "fabs", x)))
-    above = b.select(b.fcmp_ordered("<", x, constant(0.0, x.type)), small, constant(1.0, x.type))
+def _logistic(b: Builder, x: Value, alpha: Value, beta: Value, denormal: bool = False) -> Value:
+    """Return 1 / (1 + exp(-x)) through exp(-|x|), which keeps its precision if the result is small.
+
+    A result below the normal range may be 0 unless it is to be ``denormal``: the factor of another number.
+    """
+    small = emit_exp_below(b, b.fneg(apply(b, "fabs", x)), denormal=denormal)
+    above = b.select(is_negative(b, x), small, constant(1.0, x.type))
     return b.fdiv(above, b.fadd(small, constant(1.0, x.type)))
 
 
@@ -81,7 +113,7 @@ def _softplus(b: Builder, x: Value, alpha: Value, beta: Value) -> Value:
     The logarithm is corrected for the rounding of 1 + u; max(z, 0) / alpha is x or 0, which cannot overflow.
     """
     z = b.fmul(alpha, x)
-    u = emit_exp(b, b.fneg(apply(b, "fabs", z)))
+    u = emit_exp_below(b, b.fneg(apply(b, "fabs", z)), denormal=True)
     rounded = b.fadd(u, constant(1.0, x.type))
     lost = b.fsub(u, b.fsub(rounded, constant(1.0, x.type)))
     curve = b.fadd(emit_log(b, rounded), b.fdiv(lost, rounded))
@@ -104,20 +136,15 @@ def _gelu_erf(b: Builder, x: Value, alpha: Value, beta: Value) -> Value:
     size = minimum(b, constant(15.0, x.type), apply(b, "fabs", x))
     # t is half of the book's; its coefficients are multiplied by powers of two.
     t = b.fdiv(constant(0.5, x.type), fma(b, size, constant(math.sqrt(0.125), x.type), constant(1.0, x.type)))
-    p = constant(512 * 0.17087277, x.type)
-    for c in (
-        256 * -0.82215223, 128 * 1.48851587, 64 * -1.13520398, 32 * 0.27886807, 16 * -0.18628806, 8 * 0.09678418,
-        4 * 0.37409196, 2 * 1.00002368, -1.26551223,
-    ):  # fmt: skip
-        p = fma(b, p, t, constant(c, x.type))
+    p = _polynomial(b, t, _ERFC)
     # exp(p - size * size / 2), with the rounding errors of the product and the difference added as a factor.
     half = b.fmul(size, constant(0.5, x.type))
     square = b.fmul(half, size)
     exponent = b.fsub(p, square)
     lost = b.fsub(b.fsub(p, b.fadd(exponent, square)), fma(b, half, size, b.fneg(square)))
-    tail = b.fmul(t, emit_exp(b, exponent, limited=False))
+    tail = b.fmul(t, emit_exp_below(b, exponent, limited=False))
     tail = fma(b, tail, lost, tail)
-    return b.fmul(x, b.select(b.fcmp_ordered(">", x, constant(0.0, x.type)), b.fsub(constant(1.0, x.type), tail), tail))
+    return b.fmul(x, b.select(is_negative(b, x), tail, b.fsub(constant(1.0, x.type), tail)))
 
 
 def _gelu_tanh(b: Builder, x: Value, alpha: Value, beta: Value) -> Value:
@@ -136,9 +163,9 @@ def _gelu_tanh(b: Builder, x: Value, alpha: Value, beta: Value) -> Value:
     z = b.fmul(size, inner)
     lost = fma(b, size, inner, b.fneg(z))
     lost = fma(b, b.fmul(size, cubic), fma(b, size, size, b.fneg(square)), lost)
-    small = emit_exp(b, b.fneg(z))
+    small = emit_exp_below(b, b.fneg(z), denormal=True)
     small = fma(b, small, b.fneg(lost), small)
-    above = b.select(b.fcmp_ordered("<", x, constant(0.0, x.type)), small, constant(1.0, x.type))
+    above = b.select(is_negative(b, x), small, constant(1.0, x.type))
     return b.fmul(x, b.fdiv(above, b.fadd(small, constant(1.0, x.type))))
 
 
@@ -154,7 +181,7 @@ def _hardsigmoid(b: Builder, x: Value, alpha: Value, beta: Value) -> Value:
 
 def _mish(b: Builder, x: Value, alpha: Value, beta: Value) -> Value:
     """Return x tanh(ln(1 + e)) = x e (e + 2) / (e (e + 2) + 2) with e = exp(x); the quotient is 1 from x = 20."""
-    e = emit_exp(b, minimum(b, constant(20.0, x.type), x))
+    e = emit_exp_below(b, minimum(b, constant(20.0, x.type), x), denormal=True)
     product = b.fmul(e, b.fadd(e, constant(2.0, x.type)))
     return b.fmul(x, b.fdiv(product, b.fadd(product, constant(2.0, x.type))))
 
@@ -189,7 +216,7 @@ def _erf(b: Builder, x: Value, alpha: Value, beta: Value) -> Value:
     far = fma(b, far, square, fma(b, constant(-3.88396438e-3), size, constant(2.42546219e-2)))
     for c in (-1.06777877e-1, -6.34846687e-1, -1.28717512e-1):
         far = fma(b, far, size, constant(c))
-    far = b.fsub(constant(1.0), emit_exp(b, fma(b, far, size, b.fneg(size)), limited=False))
+    far = b.fsub(constant(1.0), emit_exp_below(b, fma(b, far, size, b.fneg(size)), limited=False))
     near = constant(-5.96761703e-4)
     for c in (4.99119423e-3, -2.67681349e-2, 1.12819925e-1, -3.76125336e-1, 1.28379166e-1):
         near = fma(b, near, square, constant(c))
@@ -220,7 +247,7 @@ ELTWISE: Final[dict[str, Function]] = {
     "hardswish": lambda b, x, alpha, beta: b.fmul(x, _hardsigmoid(b, x, alpha, beta)),
     "hardsigmoid": _hardsigmoid,
     "softplus": _softplus,
-    "swish": lambda b, x, alpha, beta: b.fmul(x, _logistic(b, b.fmul(alpha, x), alpha, beta)),
+    "swish": lambda b, x, alpha, beta: b.fmul(x, _logistic(b, b.fmul(alpha, x), alpha, beta, True)),
     "mish": _mish,
     "pow": _pow,
     "round": lambda b, x, alpha, beta: apply(b, "rint", x),

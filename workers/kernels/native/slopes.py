@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from numba.core import types
 
-from .exponentials import emit_exp
+from .exponentials import emit_exp, emit_exp_below
 from .functions import Function
 from .power import emit_power
 from .sines import emit_sine
@@ -26,7 +26,7 @@ def _choose(b: Builder, condition: Value, yes: float | Value, no: float | Value)
 
 def _shares(b: Builder, x: Value) -> tuple[Value, Value]:
     """Return logistic(x) and logistic(-x), both with full precision where they are small."""
-    small = emit_exp(b, b.fneg(call(b, "llvm.fabs.v16f32", x)))
+    small = emit_exp_below(b, b.fneg(call(b, "llvm.fabs.v16f32", x)), denormal=True)
     whole = b.fadd(small, constant(1.0))
     large, small = b.fdiv(constant(1.0), whole), b.fdiv(small, whole)
     negative = b.fcmp_ordered("<", x, constant(0.0))
@@ -44,7 +44,7 @@ def _tanh(b: Builder, x: Value, alpha: Value, beta: Value) -> Value:
 
 
 def _elu(b: Builder, x: Value, alpha: Value, beta: Value) -> Value:
-    power = emit_exp(b, minimum(b, constant(0.0), x))
+    power = emit_exp_below(b, minimum(b, constant(0.0), x), denormal=True)
     return _choose(b, b.fcmp_ordered(">", x, constant(0.0)), 1.0, b.fmul(alpha, power))
 
 
@@ -83,7 +83,7 @@ def _gelu_erf(b: Builder, x: Value, alpha: Value, beta: Value) -> Value:
     # exp(-x * x / 2), with the rounding error of the product added as a factor.
     half = b.fmul(size, constant(0.5))
     square = b.fmul(half, size)
-    bell = emit_exp(b, b.fneg(square))
+    bell = emit_exp_below(b, b.fneg(square), denormal=True)
     bell = fma(b, bell, b.fneg(fma(b, half, size, b.fneg(square))), bell)
     tail = b.fmul(b.fmul(b.fmul(t, constant(0.5)), emit_exp(b, p)), bell)
     share = b.select(b.fcmp_ordered(">", x, constant(0.0)), b.fsub(constant(1.0), tail), tail)
@@ -145,7 +145,7 @@ def _erf(b: Builder, x: Value, alpha: Value, beta: Value) -> Value:
     limit = constant(15.0)
     x = maximum(b, b.fneg(limit), minimum(b, limit, x))
     square = b.fmul(x, x)
-    bell = b.fmul(constant(_ERF_SLOPE), emit_exp(b, b.fneg(square)))
+    bell = b.fmul(constant(_ERF_SLOPE), emit_exp_below(b, b.fneg(square), denormal=True))
     return fma(b, bell, b.fneg(fma(b, x, x, b.fneg(square))), bell)
 
 

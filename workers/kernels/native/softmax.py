@@ -14,7 +14,7 @@ import numpy as np
 from numba import njit, types
 
 from .elements import Elements, elements
-from .exponentials import vexp, vlog
+from .exponentials import vexp_below, vlog
 from .vec import vadd, vdiv, vkeep, vkeep_or, vmax, vmax_lane, vmul, vsub, vsum
 
 #: Vectors whose exponentials are added to one partial sum.
@@ -74,14 +74,14 @@ def _row(logarithm: bool, dtype: str) -> tuple[Callable[..., None], Any]:
                 stop = min(last, at + _GROUP * stride)
                 part = zero
                 while at < stop:
-                    power = vexp(vsub(load(source + at), shift))
+                    power = vexp_below(vsub(load(source + at), shift))
                     part = vadd(part, power)
                     if keeps:
                         store(target + at, power)
                     at += stride
                 total = vadd(total, part)
             rest = vsub(load_tail(source + last, tail), shift)
-            power = vkeep(vexp(rest), tail)
+            power = vkeep(vexp_below(rest), tail)
             total = vadd(total, power)
             if logarithm:
                 scale = vlog(fill(vsum(total)))
@@ -97,7 +97,7 @@ def _row(logarithm: bool, dtype: str) -> tuple[Callable[..., None], Any]:
                     if keeps:
                         store(target + at, vmul(load(target + at), scale))
                     else:
-                        store(target + at, vmul(vexp(vsub(load(source + at), shift)), scale))
+                        store(target + at, vmul(vexp_below(vsub(load(source + at), shift)), scale))
                     at += stride
                 put(target + last, vmul(power, scale), tail, full)
 
@@ -133,7 +133,7 @@ def _strided(logarithm: bool, dtype: str) -> tuple[Callable[..., None], Any]:
                 until = min(stop, at + _GROUP * stride)
                 part = zero
                 while at < until:
-                    power = vexp(vsub(load_tail(src + at, lanes), shift))
+                    power = vexp_below(vsub(load_tail(src + at, lanes), shift))
                     part = vadd(part, power)
                     if keeps:
                         put(dst + at, power, lanes, full)
@@ -148,7 +148,7 @@ def _strided(logarithm: bool, dtype: str) -> tuple[Callable[..., None], Any]:
                     if keeps:
                         put(dst + at, vdiv(load_tail(dst + at, lanes), total), lanes, full)
                     else:
-                        power = vexp(vsub(load_tail(src + at, lanes), shift))
+                        power = vexp_below(vsub(load_tail(src + at, lanes), shift))
                         put(dst + at, vdiv(power, total), lanes, full)
 
     return kernel, types.void(*[types.int64] * 10)

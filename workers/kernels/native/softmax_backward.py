@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numba import njit, types
 
-from .exponentials import vexp
+from .exponentials import vexp_below
 from .vec import vadd, vfma, vkeep, vload, vmul, vneg, vset, vstore, vstore_part, vsub, vsum
 
 #: Vectors that are added to one partial sum.
@@ -46,7 +46,7 @@ def _parts(logarithm: bool) -> tuple[Any, Any]:
     @njit(inline="always")
     def gradient(result: int, error: int, total: Any) -> Any:
         if logarithm:
-            return vfma(vneg(vexp(vload(result))), total, vload(error))
+            return vfma(vneg(vexp_below(vload(result))), total, vload(error))
         return vmul(vload(result), vsub(vload(error), total))
 
     return add, gradient

@@ -350,6 +350,12 @@ def minimum(b: Builder, x: Value, y: Value) -> Value:
     return b.select(b.fcmp_ordered("<", x, y), x, y)
 
 
+def is_negative(b: Builder, x: Value) -> Value:
+    """Return a mask of the lanes that have the sign bit, -0 among them: a selection by it needs no comparison in AVX2."""
+    whole = ir.VectorType(I64 if x.type == VD else I32, LANES)
+    return b.icmp_signed("<", b.bitcast(x, whole), ir.Constant(whole, [0] * LANES))
+
+
 def relu(b: Builder, x: Value) -> Value:
     """Return max(0, x); NaN stays NaN."""
     return maximum(b, constant(0.0, x.type), x)

@@ -61,6 +61,21 @@ def test_exp_is_exact_to_one_ulp_and_ends_in_zero_and_infinity(isa: str) -> None
 
 
 @pytest.mark.parametrize("isa", LEVELS)
+def test_exp_below_is_near_in_the_normal_range_and_0_or_a_denormal_number_below_it(isa: str) -> None:
+    x = np.concatenate([np.linspace(-87.2, 40.0, 1 << 16), np.linspace(-2.0, 2.0, 1 << 12)]).astype(np.float32)
+    exact = np.exp(x.astype(np.float64))
+    special = np.resize(np.array([-np.inf, -3e38, -200, -104.5, -95, -88, 0, -0.0, np.nan], np.float32), 16)
+    special.view(np.uint32)[-1] = 0x7FFFFFFF  # not the NaN that the processor makes
+    for denormal in (False, True):
+        function = vec.unary("", lambda b, v, denormal=denormal: exponentials.emit_exp_below(b, v, denormal=denormal))
+        got = map1(isa, function, x)
+        assert ulps(got[np.abs(x) < 10], exact[np.abs(x) < 10]) <= 1.6
+        assert ulps(got, exact) <= 6.0
+        least = 2e-45 if denormal else 1.2e-38
+        np.testing.assert_allclose(map1(isa, function, special), np.exp(special), rtol=1e-6, atol=least)
+
+
+@pytest.mark.parametrize("isa", LEVELS)
 def test_log_is_exact_to_two_ulps_and_keeps_its_special_values(isa: str) -> None:
     x = np.exp(np.linspace(-100.0, 88.0, 1 << 16)).astype(np.float32)
     x = x[np.abs(x - 1) > 1e-3]
