@@ -17,6 +17,8 @@ from .blocks import EVERY_TYPE, LANES, channel_blocks, channel_tail, is_blocked,
 from .implementation import NativeImplementation
 from .pooling_bytes import NativeBytePooling
 
+#: Elements of a row that `pooling_rows` has room for.
+_ROOM = 1024
 #: Spatial dimensions that the kernels' geometry has.
 _SPATIAL = 3
 
@@ -57,6 +59,8 @@ class NativePooling(NativeImplementation[Pooling]):
         kernel = KernelSpec.of("pooling", algorithm=op.algorithm, part=part, dtype=op.dst.dtype)
         if op.dst.dtype == "f32" and _slides(op):
             kernel = KernelSpec.of("pooling_slide", algorithm=op.algorithm, part=part)
+        elif part == "rows" and _fits_row(op):
+            kernel = KernelSpec.of("pooling_rows", algorithm=op.algorithm, dtype=op.dst.dtype)
         return Program((kernel,), (Launch(0, args, work),), tables=tables)
 
 
@@ -99,6 +103,11 @@ def _slides(op: Pooling) -> bool:
     *deep, height, width = zip(op.kernel, op.strides, op.dilations, op.padding_l, strict=True)
     flat = all(each == (1, 1, 0, 0) for each in deep) and op.src.dims[2:-2] == op.dst.dims[2:-2]
     return flat and all(each[:3] == (3, 1, 0) for each in (height, width)) and not _is_whole(op)
+
+
+def _fits_row(op: Pooling) -> bool:
+    """Return whether what 16 windows see of a row has room where `pooling_rows` combines rows."""
+    return 15 * op.strides[-1] + (op.kernel[-1] - 1) * (op.dilations[-1] + 1) + 1 <= _ROOM
 
 
 def _is_separable(op: Pooling) -> bool:

@@ -62,14 +62,14 @@ def inside(first: int, step: int, window: int, size: int) -> tuple[int, int]:
 
 
 @njit(inline="always")
-def _row(item: int, depth: int, height: int) -> tuple[int, int, int]:
+def row_of(item: int, depth: int, height: int) -> tuple[int, int, int]:
     """Return the channel, depth and height of a row by its number."""
     rest = item // height
     return rest // depth, rest % depth, item - rest * height
 
 
 @njit(inline="always")
-def _next_row(channel: int, d: int, h: int, depth: int, height: int) -> tuple[int, int, int]:
+def next_row(channel: int, d: int, h: int, depth: int, height: int) -> tuple[int, int, int]:
     """Return the channel, depth and height of the row behind one; divisions would take as long as half a row."""
     h += 1
     if h == height:
@@ -110,7 +110,7 @@ def _blocked(takes_max: bool, counts_padding: bool, dtype: str) -> tuple[Callabl
         depth, out_depth, window_d, stride_d, step_d, left_d = dimension(table)
         height, out_height, window_h, stride_h, step_h, left_h = dimension(table + _DIM)
         width, out_width, window_w, stride_w, step_w, left_w = dimension(table + 2 * _DIM)
-        block, out_d, out_h = _row(begin, out_depth, out_height)
+        block, out_d, out_h = row_of(begin, out_depth, out_height)
         for item in range(begin, end):
             first_h = out_h * stride_h - left_h
             first_d = out_d * stride_d - left_d
@@ -136,7 +136,7 @@ def _blocked(takes_max: bool, counts_padding: bool, dtype: str) -> tuple[Callabl
                         count = max(1, (to_d - from_d) * (to_h - from_h) * (to_w - from_w))
                     value = vdiv(value, fill(real(count)))
                 store(target + step * w, vkeep(value, lanes))
-            block, out_d, out_h = _next_row(block, out_d, out_h, out_depth, out_height)
+            block, out_d, out_h = next_row(block, out_d, out_h, out_depth, out_height)
 
     return kernel, types.void(*[types.int64] * 7)
 
@@ -154,7 +154,7 @@ def _rows(takes_max: bool, counts_padding: bool, dtype: str) -> tuple[Callable[.
         height, out_height, window_h, stride_h, step_h, left_h = dimension(table + _DIM)
         width, out_width, window_w, stride_w, step_w, left_w = dimension(table + 2 * _DIM)
         nothing = fill(start)
-        channel, out_d, out_h = _row(begin, out_depth, out_height)
+        channel, out_d, out_h = row_of(begin, out_depth, out_height)
         for item in range(begin, end):
             first_h = out_h * stride_h - left_h
             first_d = out_d * stride_d - left_d
@@ -205,7 +205,7 @@ def _rows(takes_max: bool, counts_padding: bool, dtype: str) -> tuple[Callable[.
                         count = vmax(count, fill(real(1.0)))
                     value = vdiv(value, count)
                 store_part(dst + size * (item * out_width + w), value, min(16, out_width - w))
-            channel, out_d, out_h = _next_row(channel, out_d, out_h, out_depth, out_height)
+            channel, out_d, out_h = next_row(channel, out_d, out_h, out_depth, out_height)
 
     return kernel, types.void(*[types.int64] * 5)
 
