@@ -1,7 +1,8 @@
 """Matrix products beside OpenBLAS (NumPy), oneDNN and ONNX Runtime, on one thread and on two.
 
 `sgemm` multiplies NumPy matrices; *weights* are products with constants and *attention* products of two inputs, through
-`Executor`. A ratio is the time of the best rival divided by poolrt's. oneDNN multiplies in buffers of its own, with weights
+`Executor`. *narrow* compares products of f16 with those of f32 and of bf16, and with ONNX Runtime's of f16. A ratio is the time
+of the best rival divided by poolrt's; for f16, poolrt's f32 is a rival too. oneDNN multiplies in buffers of its own, with weights
 in a layout of its choice; poolrt, NumPy and ONNX Runtime also make and copy what their interfaces need. Each number of
 threads has a process of its own, because OpenBLAS and oneDNN read it when they are loaded. Times on one thread are the
 processor's, which other programs on the machine disturb less.
@@ -16,7 +17,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,7 +25,6 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import numpy as np
 import onednn
-import onnx
 import onnxruntime
 from measure import SHORT, alternate, arguments, record, sized
 from numpy.typing import NDArray
@@ -100,10 +100,19 @@ def attentions() -> Iterator[Problem]:
         yield Problem("attention", 12, m, 128, 64)
 
 
+def narrow() -> Iterator[Problem]:
+    """Yield products with constants of 16 bits, of one row and more."""
+    for m in (1, 4, 16, 128):
+        for k, n in ((768, 768), (768, 3072), (4096, 4096)):
+            yield Problem("narrow", 1, m, k, n)
+    yield Problem("narrow", 1, 1024, 1024, 1024)
+
+
 FORMS: Final[dict[str, Callable[[], Iterator[Problem]]]] = {
     "sgemm": sgemms,
     "weights": weights,
     "attention": attentions,
+    "narrow": narrow,
 }
 
 
@@ -123,20 +132,50 @@ def our_graph(problem: Problem, a: Array, b: Array, stream: Stream) -> Callable[
 
 def onnx_model(problem: Problem, a: Array, b: Array) -> bytes:
     """Return the same as an ONNX model."""
-    inputs = [helper.make_tensor_value_info("a", onnx.TensorProto.FLOAT, a.shape)]
+    kind = helper.np_dtype_to_tensor_dtype(a.dtype)
+    inputs = [helper.make_tensor_value_info("a", kind, a.shape)]
     nodes, right, stored = [], "b", []
     if problem.form == "weights":
         stored = [numpy_helper.from_array(b, "b")]
     else:
-        inputs.append(helper.make_tensor_value_info("b", onnx.TensorProto.FLOAT, b.shape))
+        inputs.append(helper.make_tensor_value_info("b", kind, b.shape))
     if problem.transposed[1]:
         nodes, right = [helper.make_node("Transpose", ["b"], ["t"], perm=[0, 2, 1])], "t"
     nodes.append(helper.make_node("MatMul", ["a", right], ["y"]))
-    result = helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [None] * a.ndim)
+    result = helper.make_tensor_value_info("y", kind, [None] * a.ndim)
     graph = helper.make_graph(nodes, "product", inputs, [result], stored)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", _OPSET)], ir_version=10)
     whole: bytes = model.SerializeToString()
     return whole
+
+
+def narrow_graph(a: Array, b: Array, dtype: str, stream: Stream) -> Callable[[], Any]:
+    """Return a run of poolrt's graph of a product with a constant in a data type."""
+    g = Graph("product")
+    g.output("y", g.matmul(g.input("a", a.shape, dtype), g.constant(b, dtype)))
+    executor = Executor(g, stream=stream)
+    # The upper halves of float32: near enough to rounded for a measurement.
+    given = (a.view(np.uint32) >> 16).astype(np.uint16) if dtype == "bfloat16" else a.astype(dtype)
+
+    def run() -> Array:
+        found = executor.run(a=given)["y"]
+        return (found.astype(np.uint32) << 16).view(np.float32) if dtype == "bfloat16" else found
+
+    return run
+
+
+def narrow_contestants(problem: Problem, a: Array, b: Array, stream: Stream, threads: int) -> Contestants:
+    """Return one call of poolrt in each data type, and of ONNX Runtime in f16."""
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
+    half_a, half_b = a.astype(np.float16), b.astype(np.float16)
+    session = onnxruntime.InferenceSession(
+        onnx_model(replace(problem, form="weights"), half_a, half_b), options, providers=["CPUExecutionProvider"]
+    )
+    return {
+        **{dtype: narrow_graph(a, b, dtype, stream) for dtype in ("float32", "float16", "bfloat16")},
+        "ONNX Runtime float16": lambda: session.run(None, {"a": half_a})[0],
+    }
 
 
 def contestants(problem: Problem, a: Array, b: Array, stream: Stream, dnnl: onednn.OneDnn, threads: int) -> Contestants:
@@ -159,7 +198,10 @@ def contestants(problem: Problem, a: Array, b: Array, stream: Stream, dnnl: oned
 def compare(problem: Problem, found: Contestants, wanted: Array, threads: int) -> dict[str, float]:
     """Return the seconds of each contestant. Raises AssertionError if a result is wrong."""
     for name, run in found.items():
-        np.testing.assert_allclose(run(), wanted, rtol=1e-3, atol=1e-2, err_msg=f"{name}: {problem}")
+        # Factors and results of 16 bits have errors of 2**-8 each; those of a sum are as its root.
+        exact, near = (1e-3, 1e-2), (0.05, 0.05 * math.sqrt(problem.k))
+        relative, absolute = near if problem.form == "narrow" else exact
+        np.testing.assert_allclose(run(), wanted, rtol=relative, atol=absolute, err_msg=f"{name}: {problem}")
 
     now = time.process_time if threads == 1 else time.perf_counter
 
@@ -195,18 +237,23 @@ def measure(forms: list[str], threads: int) -> None:
             for problem in list(FORMS[form]())[: sized(None, 2)]:
                 a, b = problem.factors()
                 left, right = problem.turned(a, b)
+                of_half = problem.form == "narrow"
                 found = compare(
                     problem,
-                    contestants(problem, a, b, stream, dnnl, threads),
+                    narrow_contestants(problem, a, b, stream, threads)
+                    if of_half
+                    else contestants(problem, a, b, stream, dnnl, threads),
                     left.astype(np.float64) @ right.astype(np.float64),
                     threads,
                 )
-                ours = found.pop("poolrt")
-                ratios.append(min(found.values()) / ours)
+                us = "float16" if of_half else "poolrt"
+                ours = found.pop(us)
+                ratios.append(min(other for name, other in found.items() if name != "bfloat16") / ours)
                 speed = 2e-9 * problem.batch * problem.m * problem.k * problem.n / ours
                 theirs = ", ".join(f"{name} {1e6 * other:.1f} us ({other / ours:.2f})" for name, other in found.items())
-                us = f"poolrt {1e6 * ours:.1f} us ({speed:.0f} GFLOP/s)"
-                lines.append(f"{problem}: {us}, {theirs}, ratio {ratios[-1]:.2f}")
+                lines.append(
+                    f"{problem}: {us} {1e6 * ours:.1f} us ({speed:.0f} GFLOP/s), {theirs}, ratio {ratios[-1]:.2f}"
+                )
             mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
             lines.append(f"geometric mean: ratio {mean:.2f}, least {min(ratios):.2f}")
             record(f"Products: {form}, {threads} thread{'s' * (threads > 1)}", lines)

@@ -11,6 +11,8 @@ from typing import Any, Final, TypeAlias
 
 from poolrt.workers.desc import MemoryDesc, OpDesc
 
+#: Data types that fast implementations convert to f32.
+_NARROW: Final = ("f16", "bf16")
 _Policy: TypeAlias = "Callable[[Any, Sequence[MemoryDesc], Sequence[bool]], Iterator[OpDesc]]"
 
 
@@ -20,6 +22,10 @@ def candidates(op: OpDesc, operands: Sequence[MemoryDesc], constant: Sequence[bo
 
 
 def _windows(op: Any, operands: Sequence[MemoryDesc], constant: Sequence[bool]) -> Iterator[OpDesc]:
+    if constant[1] and op.is_forward and op.src.dtype in _NARROW:
+        # Fast implementations compute in f32: constants become f32 when the graph is loaded, not in every run. So do kernels
+        # of 1, though products read 16 bits: convolutions that follow one another then share a layout.
+        yield replace(op, src=_any(op.src), weights=_in_float32(op.weights), dst=_any(op.dst))
     yield replace(op, src=_any(op.src), weights=_any(op.weights), dst=_any(op.dst))
 
 
@@ -104,6 +110,9 @@ def _many(op: Any, operands: Sequence[MemoryDesc], constant: Sequence[bool]) -> 
 
 def _recurrent(op: Any, operands: Sequence[MemoryDesc], constant: Sequence[bool]) -> Iterator[OpDesc]:
     *_, wide, deep, _ = constant
+    if wide and deep and op.is_forward and op.src_layer.dtype in _NARROW:
+        weights = {name: _in_float32(getattr(op, name)) for name in ("weights_layer", "weights_iter")}
+        yield replace(op, **weights)
     layer = _any(op.weights_layer) if wide else op.weights_layer
     yield replace(op, weights_layer=layer, weights_iter=_any(op.weights_iter) if deep else op.weights_iter)
 
@@ -137,6 +146,11 @@ def _adopt_tag(operand: MemoryDesc, other: MemoryDesc) -> MemoryDesc:
 
 def _any(desc: MemoryDesc) -> MemoryDesc:
     return desc.with_tag("any")
+
+
+def _in_float32(weights: MemoryDesc) -> MemoryDesc:
+    """Return the descriptor of f16 or bf16 weights in f32, in a layout that the implementation chooses."""
+    return replace(_any(weights), dtype="f32") if weights.dtype in _NARROW else _any(weights)
 
 
 _POLICIES: Final[dict[str, _Policy]] = {
