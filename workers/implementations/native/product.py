@@ -17,14 +17,10 @@ from .convolution_tiles import output_blocks, product_tiles
 from .nest_builder import NestBuilder
 from .row_product import describe_row
 
-#: Bytes of rows that are multiplied by all columns before the next rows: they stay in the second-level cache.
-_STRIP: Final = 512 << 10
 #: Least tiles of a strip: fewer would read the columns from memory too often.
 _STRIP_TILES: Final = 4
-#: Inputs that are summed at once if rows with all of theirs do not fit in that: they, and as many rows of the columns that
-#: an item of work multiplies, stay in the first two levels of caches. With more than `_SLICES`, slices are longer.
-_SLICE: Final = 512
-_SLICES: Final = 16
+#: Inputs of packed columns that are summed at once, of products that are cut in any case.
+_PACKED_SLICE: Final = 768
 #: So many tiles of rows are worth a packed copy of the columns that an item of work multiplies.
 _WORTH_PACKING: Final = 3
 #: Bytes of rows that are near enough to be read where they are each time: they stay in the second-level cache.
@@ -39,6 +35,26 @@ _ROOM: Final = 64 << 20
 _LINE: Final = 64
 #: Rows at multiples of so many bytes compete for the same lines of the first-level cache.
 _ALIASING: Final = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class _Blocking:
+    """How much of a product is computed before the next part, so that both factors of it stay in the caches.
+
+    ``strip`` are bytes of rows that are multiplied by all columns before the next rows. ``slice`` inputs are summed at once
+    if rows with all of theirs are more; with more than ``slices``, slices are longer. With ``copies``, inputs of any rows and
+    columns are cut, packed columns too, and both factors are copied into packed form if they are read often.
+    """
+
+    strip: int
+    slice: int
+    slices: int
+    copies: bool
+
+
+#: ISA level -> blocking. Processors with AVX-512 have second-level caches of 1 MiB or more, others mostly of 256 or 512 KiB.
+_BLOCKING: Final = {"x86-64-v4": _Blocking(512 << 10, 512, 16, False)}
+_SMALL_CACHES: Final = _Blocking(512 << 10, 512, 64, True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,23 +124,24 @@ def describe(shape: Shape, left: MemoryDesc, right: MemoryDesc, bias: bool, attr
     # A kernel of two vectors computes a lone one as well as a kernel of its own would.
     blocks = output_blocks(isa, heights[0], max(vectors, 2))
     low, bound = bounds(attr)
-    slices = _slices(shape, right, tiles) if low == -math.inf else [(0, shape.depth)]
+    blocking = _BLOCKING.get(isa, _SMALL_CACHES)
+    slices = _slices(shape, right, tiles, blocking) if low == -math.inf else [(0, shape.depth)]
     most = slices[0][1]
     # The table begins with zeros, both factors of a product over nothing.
     build = NestBuilder(bytes(64))
-    strip_tiles = min(tiles, max(_STRIP_TILES, _STRIP // (max(most, 1) * height * 4)))
+    strip_tiles = min(tiles, max(_STRIP_TILES, blocking.strip // (max(most, 1) * height * 4)))
     strips = -(-tiles // strip_tiles)
     parts = -(-vectors // blocks)
     items = len(shape.batch) * strips * parts
     room = items * blocks * most * 64
     rows = columns = Matrices(("t", 0), [0] * len(shape.batch), 0, 0)
     if shape.depth:
-        rows = describe_left(build, shape, left, most)
-        columns = _columns(build, shape, right, tiles, most, room)
-    packed_columns: LaunchArgument = build.book(room) if columns.packs else ("i", 0)
+        rows = describe_left(build, shape, left, most, blocking.copies and parts >= _WORTH_PACKING)
+        columns = _columns(build, shape, right, tiles, most, room, blocking.copies and blocks == 1)
     if columns.aligns:
         # The first vector of each row may have fewer columns.
         items = items // parts * (((shape.columns + 30) // 16 + blocks - 1) // blocks)
+    packed_columns: LaunchArgument = build.book(items * blocks * most * 64) if columns.packs else ("i", 0)
     dst: LaunchArgument = ("m", (int(Arg.DST), 0))
     dst_matrix = shape.rows * shape.columns * 4
     targets = range(0, dst_matrix * len(shape.batch), dst_matrix)
@@ -151,15 +168,19 @@ def describe(shape: Shape, left: MemoryDesc, right: MemoryDesc, bias: bool, attr
     return build.program()
 
 
-def _slices(shape: Shape, right: MemoryDesc, tiles: int) -> list[tuple[int, int]]:
+def _slices(shape: Shape, right: MemoryDesc, tiles: int, blocking: _Blocking) -> list[tuple[int, int]]:
     """Return (first, count) of the inputs that are summed at once.
 
     All, or so few that all rows of them stay in the cache and columns that are not packed are read from memory only once.
     """
     is_packed = right.tag == packed_tag(right.ndims) or tiles >= _WORTH_SHARING
-    if is_packed or shape.rows * shape.depth * 4 <= _STRIP or shape.depth <= _SLICE:
+    most, fits = blocking.slice, is_packed or shape.rows * shape.depth * 4 <= blocking.strip
+    if blocking.copies:
+        # Packed columns are read in the order of memory, so longer slices of them do no harm.
+        most, fits = _PACKED_SLICE if is_packed else most, tiles < _WORTH_PACKING
+    if fits or shape.depth <= most:
         return [(0, shape.depth)]
-    number = min(-(-shape.depth // _SLICE), _SLICES)
+    number = min(-(-shape.depth // most), blocking.slices)
     count = -(-shape.depth // (16 * number)) * 16
     return [(first, min(count, shape.depth - first)) for first in range(0, shape.depth, count)]
 
@@ -185,12 +206,16 @@ def _describe_row(shape: Shape, left: MemoryDesc, right: MemoryDesc, bias: bool,
     return describe_row(shape.depth, shape.columns, order, pairs, (lane, block, step), bias, attr)
 
 
-def describe_left(build: NestBuilder, shape: Shape, left: MemoryDesc, most: int) -> Matrices:
-    """Return the left factor: where it is, or room for ``most`` inputs of each row, packed if rows compete for the cache."""
+def describe_left(build: NestBuilder, shape: Shape, left: MemoryDesc, most: int, copies: bool = False) -> Matrices:
+    """Return the left factor: where it is, or room for ``most`` inputs of each row.
+
+    It is packed if rows compete for the cache, and with ``copies`` if the inputs of a row are not adjacent.
+    """
     src: LaunchArgument = ("m", (int(Arg.SRC), 0))
     strides = [4 * stride for stride in left.outer_strides()]
     *_, row, lane = strides
-    if lane != 4 or shape.rows == 1 or row % _ALIASING:
+    is_packed = row % _ALIASING == 0 if lane == 4 else copies
+    if shape.rows == 1 or not is_packed:
         return Matrices(src, [offset(index, strides) for index, _ in shape.batch], row, lane)
     outer = left.dims[:-2]
     packed_row = most * 4 + 64
@@ -204,12 +229,14 @@ def pack_left(
 ) -> None:  # fmt: skip
     """Pack ``count`` inputs of each row from number ``first`` on; ``tiles`` are those of `product_tiles`."""
     strides = [4 * stride for stride in left.outer_strides()]
-    matrices = [offset(index, strides) + first * 4 for index in itertools.product(*map(range, left.dims[:-2]))]
+    *_, row, lane = strides
+    matrices = [offset(index, strides) + first * lane for index in itertools.product(*map(range, left.dims[:-2]))]
     height, large, panels = tiles
-    sizes = (panels, height, large, count, strides[-2], _packed_matrix(shape, to.across), to.across)
+    sizes = (panels, height, large, count, row if lane == 4 else lane, _packed_matrix(shape, to.across), to.across)
     table: LaunchArgument = ("t", build.table(matrices))
     args = (("m", (int(Arg.SRC), 0)), to.at, table, *(("i", value) for value in sizes))
-    build.launch(KernelSpec.of("gemm_pack"), args, len(matrices) * panels)
+    kernel = KernelSpec.of("gemm_pack") if lane == 4 else KernelSpec.of("gemm_pack", order="columns")
+    build.launch(kernel, args, len(matrices) * panels)
 
 
 def lanes(left: Matrices, height: int) -> tuple[int, int]:
@@ -229,10 +256,12 @@ def _packed_matrix(shape: Shape, packed_row: int) -> int:
     return -(-shape.rows * packed_row // 64) * 64
 
 
-def _columns(build: NestBuilder, shape: Shape, right: MemoryDesc, tiles: int, most: int, room: int) -> Matrices:
+def _columns(
+    build: NestBuilder, shape: Shape, right: MemoryDesc, tiles: int, most: int, room: int, copies: bool
+) -> Matrices:
     """Return the right factor: packed, or to be packed by items of work if their ``room`` in bytes is not too much.
 
-    ``most`` of its rows are read at once.
+    ``most`` of its rows are read at once. With ``copies``, columns are packed unless few tiles read them.
     """
     source: LaunchArgument = ("m", (int(Arg.WEIGHTS), 0))
     packed = right.with_tag(packed_tag(right.ndims))
@@ -242,6 +271,8 @@ def _columns(build: NestBuilder, shape: Shape, right: MemoryDesc, tiles: int, mo
         *_, row, column = strides
         offsets = [offset(index, strides) for _, index in shape.batch]
         in_rows = column == 4 or shape.columns == 1
+        if in_rows and copies and _WORTH_PACKING <= tiles < _WORTH_SHARING and room <= _ROOM:
+            return Matrices(source, offsets, 64, row, "rows", column)
         near = _NEAR if tiles < _WORTH_SHARING else _NEAR_FOR_MANY
         if in_rows and (tiles < _WORTH_PACKING or most * row <= near):
             return Matrices(source, offsets, 64, row)

@@ -15,6 +15,8 @@ from .vec import iload, prefetch, vload, vload_part, vstore
 
 #: Rows of the right matrix that are asked for before they are packed.
 _AHEAD: Final = 24
+#: ISA level -> items of work whose columns are packed together, from longer pieces of each row; 1 on others.
+_TOGETHER: Final = {"x86-64-v3": 4}
 
 
 def make(isa: str, heights: tuple[int, ...], blocks: int, rows: bool, packs: str) -> tuple[Callable[..., None], Any]:
@@ -35,6 +37,7 @@ def make(isa: str, heights: tuple[int, ...], blocks: int, rows: bool, packs: str
     of tiles, as many as in any other or one less, for ``blocks`` vectors of columns of one product.
     """
     pack = numba.njit(_pack_columns if packs == "columns" else _pack_rows)
+    together = _TOGETHER.get(isa, 1) if packs == "rows" else 1
     wide, narrow = (make_tiles({height: _shape(height, width, rows) for height in heights}) for width in (blocks, 1))
 
     def gemm(
@@ -55,6 +58,7 @@ def make(isa: str, heights: tuple[int, ...], blocks: int, rows: bool, packs: str
         block, lane = right_block, right_row
         if packs:
             block, lane = K * 64, 64
+        start = ready = begin
         for item in range(begin, end):
             part = item % parts
             strip = (item // parts) % strips
@@ -71,8 +75,12 @@ def make(isa: str, heights: tuple[int, ...], blocks: int, rows: bool, packs: str
             if blocks > 1 and (rest < blocks or first < 0):
                 width = 1
             if packs:
-                pack(factors, packed, K, columns - first, rest, right_row, right_column)
-                factors = packed
+                if item >= ready:
+                    items = min(together, end - item, parts - part)
+                    vectors = min(items * blocks, (columns - first + 15) // 16)
+                    pack(factors, packed, K, columns - first, vectors, right_row, right_column)
+                    start, ready = item, item + items
+                factors = packed + (item - start) * blocks * K * 64
             for number in range(strip * tiles // strips, (strip + 1) * tiles // strips):
                 row = number * height - max(0, number - large)
                 less = int(number >= large)

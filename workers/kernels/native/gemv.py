@@ -14,6 +14,8 @@ from .vec import iload, vadd, vload_part, vmax, vset, vstore_part
 
 #: ISA level -> sums at once, each of them a vector: they fill half of the registers at most.
 _SUMS: Final = {"x86-64-v4": 8, "x86-64-v3": 4}
+#: ISA level -> rows that are added at once: each takes a register for its input.
+_ROWS: Final = {"x86-64-v4": 8, "x86-64-v3": 8}
 #: Most columns of adjacent items in rows that are computed together: rows are read at the speed of memory only if their
 #: pieces are long, and the sums must stay in the first-level cache.
 _JOINED: Final = 4096
@@ -34,7 +36,7 @@ def make(isa: str, order: str) -> tuple[Callable[..., None], Any]:
     sums_at_once = _SUMS.get(isa, 2)
     joined = _JOINED if order == "rows" else 1
     make_sums = {"packed": _packed, "rows": _rows, "columns": _columns}[order]
-    compute = numba.njit(make_sums(sums_at_once))
+    compute = numba.njit(make_sums(_ROWS.get(isa, 2) if order == "rows" else sums_at_once))
 
     def gemv(
         begin: int, end: int, left: int, right: int, bias: int, sums: int, dst: int, residual: int, batch_table: int,
