@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 from poolrt.workers.desc import Arg, MemoryDesc, OpDesc, PostOp, PrimitiveAttr
 from poolrt.workers.engines.target import Target
@@ -73,7 +74,9 @@ def _describe(op: OpDesc, attributes: Attributes, target: Target, implementation
     return _find_accepting(unary.op, attributes.describe(unary.memories()[Arg.DST]), target, implementation)
 
 
+@lru_cache(maxsize=512)
 def _find_accepting(op: OpDesc, attr: PrimitiveAttr, target: Target, implementation: str) -> PrimitiveDesc:
+    """Return the descriptor of the first implementation that accepts. Kept, because layers of a network are alike."""
     reasons: list[str] = []
     for pd in find_accepting(op, attr, target, (), reasons):
         if pd.impl_name().startswith(implementation):

@@ -74,6 +74,8 @@ class Node:
 
     def uses(self) -> tuple[int, ...]:
         """Return every value that the node reads, once for each read."""
+        if not (self.post_ops or self.quantisation):
+            return self.inputs
         operands = (p.value for p in self.post_ops if p.value is not None)
         return (*self.inputs, *operands, *(q.value for q in self.quantisation))
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 import numpy as np
 
 from poolrt.cachestore.forked_locks import freed_in_children
+from poolrt.cachestore.garbage import collection_paused
 from poolrt.graph.constant import Constant, storage_type
 from poolrt.graph.lower import lower
 from poolrt.run_inputs import Outputs
@@ -193,9 +194,10 @@ class CompiledGraphs:
         return self.find(shapes, variant, make).executor(within, verbose)
 
     def _compile(self, shapes: Shapes, variant: str, make: MakeGraph) -> CompiledGraph:
-        ir = make(shapes, variant)
-        lowered = lower(ir, {name: stream.target for name, stream in self.context.streams.items()})
-        return CompiledGraph(lowered, ir.constants, self._keys, self.context)
+        with collection_paused(made_to_stay=True):  # the descriptors of a graph are many, and stay
+            ir = make(shapes, variant)
+            lowered = lower(ir, {name: stream.target for name, stream in self.context.streams.items()})
+            return CompiledGraph(lowered, ir.constants, self._keys, self.context)
 
 
 def _ports(plan: ExecutionPlan) -> list[_Port]:

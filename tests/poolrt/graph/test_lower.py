@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 
 from poolrt import Graph
+from poolrt.graph import choice
 from poolrt.graph.lower import lower
 from poolrt.graph.wire_parser import parse
 from poolrt.workers.desc.codec import decode, encode
+from poolrt.workers.implementations.primitive_desc import find_accepting
 from poolrt.workers.plans.execution_plan import ExecutionPlan, PlaceKind
 
 from .lowering import CPU, kinds, lowered, reorders, steps
@@ -163,3 +166,21 @@ def test_only_what_is_divided_by_threads_depends_on_the_threads_of_workers() -> 
         2: [("eltwise", 0), ("reduction", 2), ("region_loop", 0)],
         4: [("eltwise", 0), ("reduction", 4), ("region_loop", 0)],
     }
+
+
+def test_layers_that_are_alike_are_described_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    described: list[Any] = []
+
+    def counted(op: Any, *others: Any) -> Any:
+        described.append(op)
+        return find_accepting(op, *others)
+
+    monkeypatch.setattr(choice, "find_accepting", counted)
+    choice._find_accepting.cache_clear()
+    g = Graph("g")
+    x = g.input("x", (3, 37))
+    for _ in range(5):
+        x = g.softmax(x)
+    g.output("y", x)
+    assert kinds(lowered(g)) == ["softmax"] * 5
+    assert len(described) == 1
