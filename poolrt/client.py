@@ -8,36 +8,36 @@ which a client that waits asks for a sign of life if it is silent: it may be sto
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
-from poolrt.cachestore.deferred_interrupts import deferred_interrupts
 from poolrt.errors import PoolClosed, PoolRefused, coordinator_lost, error_from_wire
 from poolrt.workers.ipc.channel import Channel, ChannelClosed, ChannelFull, MalformedMessage, Message
 from poolrt.workers.ipc.protocol import VERSION, Kind, check_message
 
+from .call_rings import KINDS as CALL_KINDS
+from .call_rings import CallRings
+from .futures_thread import FuturesThread
 from .open_futures import OpenFutures
-from .printed_text import PrintedText
 from .released_slots import ReleasedSlots
 from .request import Request as Request
 from .ring_runs import KINDS, RingRuns
+from .sign_of_life import SignOfLife
 
 #: Kinds of answers that others follow.
 _INTERIM: Final = frozenset({Kind.STAGE, Kind.PROGRESS, Kind.TEXT})
 #: Seconds between checks whether another thread reads, while a message cannot be sent.
 _SEND_POLL_S: Final = 0.02
-#: Seconds between checks whether the leader still reads: an interruption may end it before it notifies the others.
-_FOLLOW_POLL_S: Final = 0.25
 #: Seconds that `Client.look` waits for messages.
 _LOOK_S: Final = 0.001
 
 
-class Client(ReleasedSlots):
+class Client(FuturesThread, ReleasedSlots):
     """The connection. It sends ``greeting`` first, and does not wait until the first answer is needed.
 
     ``ending`` returns what is known of the coordinator's end once the connection has ended, as text.
@@ -55,33 +55,20 @@ class Client(ReleasedSlots):
         super().__init__()
         self._channel = channel
         self._ending = ending
-        self._silence_s = silence_s
-        #: Longest wait for a message before the coordinator's silence is looked at.
-        self._look_s = silence_s / 4
-        #: When the last message came, and when a PING was sent that is not answered yet; 0 if there is none.
-        self._heard = self._asked = 0.0
-        channel.limit_waits(self._look_s)
+        self._life = SignOfLife(silence_s)
+        channel.limit_waits(self._life.look_s)
         self._process = os.getpid()
         self._deadline = time.monotonic() + start_timeout_s
         self._welcome: Message | None = None
+        #: The descriptor of the arena, -1 before it comes and after `welcome` has returned it.
+        self._arena = -1
         self._numbers = 0
         self._requests: dict[int, Request] = {}
         self._unsent: deque[Message] = deque()
         # An RLock knows its owner: releasing it is safe if an interruption leaves open whether it was acquired.
         self._sending = threading.RLock()
         self._sender = 0
-        # Use `with` on the lock, never on the condition: the condition's __enter__ is Python code. An interruption can end
-        # it after the lock is acquired and before the block begins, and no thread would ever release the lock.
-        self._lock = threading.Lock()
-        self._answered = threading.Condition(self._lock)
-        self._leading = False
-        self._followers = 0
-        self._futures = 0
-        self._resolvable: deque[tuple[Request, Message]] = deque()
-        self._printed = PrintedText()
-        self.open_futures = OpenFutures(self._lock, self._answered, self._printed.stop)
         self.rings = RingRuns()
-        self._lost: PoolClosed | None = None
         #: Whether this is a forked process's copy of its parent's connection.
         self.inherited = False
         for message in (*greeting, [Kind.HELLO, VERSION]):
@@ -98,7 +85,8 @@ class Client(ReleasedSlots):
         self._check()
         if self._welcome is None or self._welcome[1] != VERSION:
             raise coordinator_lost("the coordinator is of another version of poolrt: start it again with this one")
-        return self._channel.take_fd(), self._welcome[2], self._welcome[3]
+        arena, self._arena = self._arena, -1
+        return arena, self._welcome[2], self._welcome[3]
 
     @property
     def closed(self) -> bool:
@@ -109,11 +97,6 @@ class Client(ReleasedSlots):
     def lost(self) -> PoolClosed | None:
         """Why the connection has ended; None if it has not."""
         return self._lost
-
-    @property
-    def in_own_thread(self) -> bool:
-        """Whether the caller is the thread that resolves futures, which must not wait for futures."""
-        return threading.current_thread() is self.open_futures.thread
 
     def begin(self, kind: Kind, *fields: Any, request: Request) -> Request:
         """Send a request, its number before ``fields``. Raises PoolClosed, and PoolRefused for one too large.
@@ -129,7 +112,7 @@ class Client(ReleasedSlots):
                 if request.resolve is not None:
                     self._futures += 1
                     if self.open_futures.thread is None:
-                        self._start_thread()
+                        self.open_futures.start(self._resolve_futures)
                     elif not self._leading:
                         self._answered.notify_all()
             self._check()
@@ -187,6 +170,11 @@ class Client(ReleasedSlots):
             raise TimeoutError
         self._check()
 
+    @property
+    def workers(self) -> int:
+        """The number of workers; 0 until the coordinator has started."""
+        return int(self._welcome[3].get("workers", 0)) if self._welcome is not None else 0
+
     def look(self) -> None:
         """Read messages that have arrived, unless another thread does."""
         self._until(lambda: False, time.monotonic() + _LOOK_S)
@@ -237,8 +225,9 @@ class Client(ReleasedSlots):
             until = time.monotonic() + 1.0
             while self._leading and self._follow(until):
                 pass
-        self._channel.close()
+        self._close_channel()
         self.rings.close()
+        self.calls.close()
 
     def dispose(self) -> bool:
         """Close the socket of a connection that has ended, unless a thread still uses it; return whether it is closed."""
@@ -246,12 +235,19 @@ class Client(ReleasedSlots):
             try:
                 with self._lock:
                     if self._lost is not None and not self._leading:
-                        self._channel.close()
+                        self._close_channel()
                         self.rings.close()
+                        self.calls.close()
                         return True
             finally:
                 self._sending.release()
         return False
+
+    def _close_channel(self) -> None:
+        self._channel.close()
+        if self._arena >= 0:
+            os.close(self._arena)
+            self._arena = -1
 
     def leave_to_parent(self) -> None:
         """Give up a forked process's copy of the connection, without a message: the parent goes on with it.
@@ -264,8 +260,10 @@ class Client(ReleasedSlots):
         self._lock = threading.Lock()
         self._answered = threading.Condition(self._lock)
         self.open_futures = OpenFutures(self._lock, self._answered, self._printed.stop)
+        self.calls.close()
+        self.calls = CallRings(self)
         # Not shut down: that would end the parent's connection too. Open, it would keep the parent's pool alive.
-        self._channel.close()
+        self._close_channel()
         self.rings.close()
 
     def _check(self) -> None:
@@ -332,29 +330,16 @@ class Client(ReleasedSlots):
                 self._leading = False
                 self._call_followers()
 
-    def _follow(self, deadline: float | None) -> bool:
-        """Wait, with the lock held, until the leader has read a message or stops; False after the deadline."""
-        left = None if deadline is None else deadline - time.monotonic()
-        if left is not None and left <= 0:
-            return False
-        self._followers += 1
-        try:
-            self._answered.wait(_FOLLOW_POLL_S if left is None else min(left, _FOLLOW_POLL_S))
-        finally:
-            self._followers -= 1
-        return True
-
-    def _call_followers(self) -> None:
-        with self._lock:
-            if self._followers or self._futures or self._resolvable:
-                self._answered.notify_all()
-
     def _read(self, timeout: float | None) -> None:
         """Wait for a message, ``timeout`` seconds at most, and handle it. Only the leader calls this."""
         channel = self._channel
-        if timeout is not None:
+        if self.calls.outstanding:
+            if not self._wait_with_calls(timeout):
+                return
+            timeout = 0.0
+        elif timeout is not None:
             try:
-                if not channel.wait(min(timeout, self._look_s)):
+                if not channel.wait(min(timeout, self._life.look_s)):
                     self._note_silence()
                     return
             except (OSError, ValueError):
@@ -365,7 +350,7 @@ class Client(ReleasedSlots):
             if message is None:
                 self._note_silence()
             else:
-                self._heard, self._asked = time.monotonic(), 0.0
+                self._life.note()
                 self._take(message)
         except (ChannelClosed, MalformedMessage) as error:
             how = self._ending() or str(error)
@@ -375,27 +360,40 @@ class Client(ReleasedSlots):
                 # The interruption may have lost a message, and the thread that waits for it would wait for ever.
                 self._lose(PoolClosed("the pool was interrupted while it read an answer: make another pool"))
             raise
-        if self._followers:
+        if self._followers or self._resolvable:
             with self._lock:
                 self._answered.notify_all()
 
+    def _wait_with_calls(self, timeout: float | None) -> bool:
+        """Wait for a message, or the end of a call on a ring; return whether there is a message."""
+        look_s = self._life.look_s
+        try:
+            readable = self.calls.wait(self._channel.fileno(), look_s if timeout is None else min(timeout, look_s))
+        except (OSError, ValueError):
+            return True  # another thread has closed it: receive raises ChannelClosed
+        if readable is None:
+            self._note_silence()
+        if not readable and (self._followers or self._resolvable):
+            with self._lock:
+                self._answered.notify_all()
+        return bool(readable)
+
     def _note_silence(self) -> None:
         """Ask a coordinator that has been silent for a while for a sign of life; lose one that gives none."""
-        now = time.monotonic()
-        if self._welcome is None or now - self._heard < self._look_s:
+        if self._welcome is None:
             return  # its start has a bound of its own
-        if not self._asked:
-            self._asked = now
-            self.send_nowait([Kind.PING])
-        elif now - self._asked < self._silence_s / 2:
-            self.send_nowait(None)  # the PING, if another thread was sending
-        else:
-            text = f"the coordinator has given no sign of life for {self._silence_s:g} s (the setting coordinator_timeout_s)"
-            self._lose(coordinator_lost(f"{text}: it is stopped, or this machine is overloaded"))
+        try:
+            ask = self._life.must_ask()
+        except TimeoutError as error:
+            self._lose(coordinator_lost(str(error)))
+            return
+        if ask is not False:
+            self.send_nowait([Kind.PING] if ask else None)  # None: the PING, if another thread was sending
 
     def _take(self, message: Message) -> None:
         kind = check_message(message)
         if kind is Kind.WELCOME:
+            self._arena = self._channel.take_fd()
             self._welcome = message
             return
         if kind is Kind.PONG:
@@ -403,12 +401,22 @@ class Client(ReleasedSlots):
         if kind in KINDS:
             self.rings.accept(message, self._channel)
             return
+        if kind in CALL_KINDS:
+            self.calls.accept(message, self._channel)
+            return
         if kind is Kind.BEGUN:
             begun = self._requests.get(message[1])
             if begun is not None and begun.begin is not None:
                 begun.begin()
             return
         request = self._requests.get(message[1])
+        if request is None and (call := self.calls.find(message[1])) is not None:
+            request = Request(None, partial(self.calls.answer, call))
+            request.context = call.context
+            if kind is not Kind.TEXT:
+                call.handed = True
+                self._resolvable.append((request, message))
+                return
         if kind is Kind.TEXT:
             if self._printed.accept(message):
                 self._resolvable.append((request or Request(), message))
@@ -447,50 +455,4 @@ class Client(ReleasedSlots):
             self._futures = 0
             self._answered.notify_all()
         self._channel.shut_down()
-
-    def _start_thread(self) -> None:
-        """Start the thread that resolves futures, with the lock held. An interrupt comes before or after it."""
-        with deferred_interrupts():
-            thread = threading.Thread(target=self._resolve_futures, name="poolrt-futures", daemon=True)
-            try:
-                thread.start()
-            except RuntimeError as error:
-                text = f"no thread for futures can be started: {error}"
-                raise PoolRefused(f"{text}; raise the limits of processes and memory (ulimit -u, ulimit -v)") from error
-            self.open_futures.thread = thread
-
-    def _resolve_futures(self) -> None:
-        """Read while no other thread waits, and resolve futures, which runs the user's code. Runs in a thread."""
-        while True:
-            with self._lock:
-                while not self._resolvable and (self._leading or not self._futures):
-                    if self._lost is not None:
-                        self.open_futures.close()
-                        return
-                    self._answered.wait(_FOLLOW_POLL_S if self._futures else None)
-                leads = not self._resolvable
-                self._leading = self._leading or leads
-            if leads:
-                try:
-                    self._read(None)
-                finally:
-                    self._leading = False
-                    self._call_followers()
-            while self._resolvable:
-                self.open_futures.resolving = True
-                self._resolve_next()
-            self.open_futures.end_if_done()
-
-    def _resolve_next(self) -> None:
-        """Resolve a future, and keep no reference to it: its result is memory of the arena."""
-        request, message = self._resolvable.popleft()
-        try:
-            if message[0] == Kind.TEXT:
-                self._printed.write(message, request.context)
-            else:
-                with self._lock:
-                    resolve, request.resolve = request.resolve, None
-                if resolve is not None:
-                    resolve(message)
-        except BaseException:
-            logging.getLogger("concurrent.futures").exception("exception calling callback of a future")
+        self.calls.end(reason)

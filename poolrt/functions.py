@@ -7,33 +7,30 @@ import os
 import sys
 import threading
 import time
-import traceback
+import types
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator
-from contextvars import copy_context
+from contextvars import Context, copy_context
 from functools import partial
-from itertools import islice
-from typing import Any, Final, TypeVar
+from itertools import islice, repeat
+from typing import Any, Final, TypeAlias, TypeVar
+from weakref import WeakKeyDictionary
 
 import msgpack
 
 from poolrt.cachestore.deferred_interrupts import deferred_interrupts
+from poolrt.workers.ipc.call_ring import INLINE_BYTES
 from poolrt.workers.ipc.channel import ESCAPES, FRAME, Message
-from poolrt.workers.ipc.protocol import CALL_BYTES, Kind
-from poolrt.workers.processes.pickled import call_each, load_result, pickle_for_worker
+from poolrt.workers.ipc.protocol import CALL_BYTES, PLAIN, Kind
+from poolrt.workers.processes.pickled import call_each, pickle_for_worker
+from poolrt.workers.processes.plain_pickles import PlainPickles
 
-from . import errors
 from .client import Client, Request
-from .errors import (
-    CoordinatorLoss,
-    FunctionFailed,
-    InitializerFailure,
-    PoolError,
-    PoolRefused,
-    RemoteTraceback,
-    error_from_wire,
-)
+from .errors import CoordinatorLoss, InitializerFailure, PoolRefused, error_from_wire
+from .function_stamp import FunctionStamp, stamp
 from .futures import PoolFuture
+from .outcomes import load_exception, load_value, not_called_twice
+from .ring_call import RingCall
 
 T = TypeVar("T")
 #: Functions that are sent and have not ended; further ones wait here.
@@ -45,28 +42,38 @@ _INLINE: Final = 256
 #: Functions that the coordinator keeps for calls to come, and their bytes, unless there is one only.
 _KEPT: Final = 64
 _KEPT_BYTES: Final = 192 * 1024 * 1024
+#: Calls of a function by messages before it is called on rings, which costs its bytes in each worker.
+_HOT: Final = 3
+#: Functions that may have a stamp.
+_STAMPED: Final = (types.FunctionType, types.BuiltinFunctionType)
+#: Calls that `map` submits between looks at results.
+_LOOKS: Final = 16
 
 
 class _Function:
     """A pickled function. ``number`` is that under which the coordinator has it, 0 if it does not."""
 
-    __slots__ = ("data", "digest", "in_flight", "number")
+    __slots__ = ("calls", "data", "digest", "in_flight", "number", "on_rings")
 
     def __init__(self, data: bytes, digest: bytes) -> None:
         self.data = data
         self.digest = digest
         self.number = 0
         self.in_flight = 0
+        #: Calls by messages, and the number under which it was asked to be called on rings.
+        self.calls = 0
+        self.on_rings = 0
 
 
 class _Call:
     """A call until it has ended. ``function`` is None if the payload has the function."""
 
-    __slots__ = ("context", "function", "future", "nbytes", "payload", "request", "unsent")
+    __slots__ = ("context", "function", "future", "nbytes", "payload", "plain", "request", "unsent")
 
-    def __init__(self, function: _Function | None, payload: bytes, future: PoolFuture[Any]) -> None:
+    def __init__(self, function: _Function | None, payload: bytes, plain: int, future: PoolFuture[Any]) -> None:
         self.function = function
         self.payload = payload
+        self.plain = plain
         self.nbytes = len(payload)
         self.future = future
         self.context = copy_context()
@@ -74,6 +81,9 @@ class _Call:
         self.request: Request | None = None
         #: Why it could not be sent.
         self.unsent: Exception | None = None
+
+
+Pack: TypeAlias = "Callable[[tuple[Any, ...], dict[str, Any]], tuple[_Function | None, bytes, int]]"
 
 
 class Functions:
@@ -96,6 +106,13 @@ class Functions:
         #: The functions that the coordinator has, by digest, the least recently used one first.
         self._known: OrderedDict[bytes, _Function] = OrderedDict()
         self._numbers = 0
+        self._look = 0
+        #: Stamps of functions, and what was made of them; functions that are sent with each call, and how often they were.
+        self._stamped: WeakKeyDictionary[Any, tuple[FunctionStamp, _Function]] = WeakKeyDictionary()
+        self._inline: OrderedDict[bytes, int] = OrderedDict()
+        self._plain = PlainPickles()
+        self._pickling = threading.Lock()
+        client.calls.resend = self._resend
         #: Why no function can be called any more: the initializer has failed.
         self.broken: InitializerFailure | None = None
 
@@ -114,35 +131,54 @@ class Functions:
         items = zip(*iterables, strict=False)
         if chunksize == 1:
             pack = _Packed(self, fn)
-            single: deque[PoolFuture[T]] = deque(self._submit(pack, item, {}) for item in items)
+            single: deque[Any] = deque(self._begin(pack, item, {}) for item in items)
             return _results(single, deadline)
         pack = _Packed(self, partial(call_each, fn))
         chunks = iter(lambda: list(islice(items, chunksize)), [])
-        futures: deque[PoolFuture[list[T]]] = deque(self._submit(pack, (chunk,), {}) for chunk in chunks)
-        return (result for results in _results(futures, deadline) for result in _one_by_one(results))
+        futures: deque[Any] = deque(self._begin(pack, (chunk,), {}) for chunk in chunks)
+        return _each_of(_results(futures, deadline))
 
     def _check(self) -> None:
         if self.broken is not None:
             raise self.broken.copy()
         self.client.check_open()
 
-    def _submit(
-        self,
-        pack: Callable[[tuple[Any, ...], dict[str, Any]], tuple[_Function | None, bytes]],
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-    ) -> PoolFuture[Any]:
+    def _begin(self, pack: _Packed, args: tuple[Any, ...], kwargs: dict[str, Any]) -> PoolFuture[Any] | RingCall:
+        """Submit a call of `map`, which needs no future if a ring takes it."""
+        function = pack.function
+        calls = self.client.calls
+        if function is None or not calls.exist or self._waiting or not self._may_use_rings(function):
+            return self._submit(pack, args, kwargs)
+        _, payload, plain = pack(args, kwargs)
+        call = self._ring_call(function, payload, plain, None, None)
+        if call is None or not calls.submit(call):
+            return self._submit(lambda args, kwargs: (function, payload, plain), args, kwargs)
+        self.client.open_futures.count(call)
+        calls.unpark()
+        self._look += 1
+        if not self._look % _LOOKS:
+            calls.collect()
+        return call
+
+    def _submit(self, pack: Pack, args: tuple[Any, ...], kwargs: dict[str, Any]) -> PoolFuture[Any]:
         self._check()
         future: PoolFuture[Any] = PoolFuture()
         try:
-            function, payload = pack(args, kwargs)
+            function, payload, plain = pack(args, kwargs)
         except PoolRefused:
             raise
         except Exception as error:  # noqa: BLE001 - pickling runs the user's code; the future gets its error
             future.set_running_or_notify_cancel()
             future.set_exception(error)
             return future
-        call = _Call(function, payload, future)
+        if function is not None and function.on_rings and not self._waiting and self._may_use_rings(function):
+            ring_call = self._ring_call(function, payload, plain, copy_context(), future)
+            if ring_call is not None and self.client.calls.submit(ring_call):
+                # An interrupt before this line leaves a call that no end waits for: its caller has no future either.
+                self.client.open_futures.count(future)
+                self.client.calls.unpark()
+                return future
+        call = _Call(function, payload, plain, future)
         future.withdraw = partial(self._withdraw, call)
         # An interrupt between these steps would leave a future that never ends.
         with deferred_interrupts():
@@ -153,14 +189,77 @@ class Functions:
             raise call.unsent  # no worker has begun it: it may be sent to another server
         return future
 
+    def _may_use_rings(self, function: _Function) -> bool:
+        """Return whether a call may overtake those that are sent as messages: not if one worker calls all, in order."""
+        return bool(function.number) and (not self._under_way or self.client.workers > 1)
+
+    def _ring_call(
+        self, function: _Function, payload: bytes, plain: int, context: Context | None, future: PoolFuture[Any] | None
+    ) -> RingCall | None:
+        """Return a call for a ring, None if it is too long for one."""
+        if len(payload) > INLINE_BYTES or not function.number:
+            return None
+        return RingCall(function.number, payload, plain, context, future, self._ring_call_ended)
+
+    def _ring_call_ended(self) -> None:
+        if self._waiting:
+            self._send_waiting()
+
+    def _resend(self, calls: list[RingCall]) -> None:
+        """Send calls by messages that no ring takes any more."""
+        with self._counting:
+            functions = {known.number: known for known in self._known.values()}
+        for each in calls:
+            future = each.future
+            self.client.open_futures.forget(each.known_as)
+            if future is None:
+                each.future = future = PoolFuture()
+            call = _Call(functions[each.number], each.payload, each.plain, future)
+            call.context = each.context or call.context
+            future.withdraw = partial(self._withdraw, call)
+            future.driver = None
+            self.client.open_futures.follow(future)
+            each.handed = True
+            self._waiting.append(call)
+        self._send_waiting()
+        self.client.wake_thread()
+
     def _pack(
         self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[_Function | None, bytes]:
-        """Return a pickled function, None if it is sent with the call, and the payload of the call."""
+    ) -> tuple[_Function | None, bytes, int]:
+        """Return a pickled function, None if it is sent with the call, the payload of the call, and `PLAIN` or 0."""
+        found = self._stamped.get(fn) if type(fn) in _STAMPED else None
+        if found is not None and found[1].number and found[0].holds():
+            return found[1], *self.pack_arguments(args, kwargs)
+        mark = stamp(fn) if type(fn) in _STAMPED else None
         data = pickle_for_worker(fn)
-        if len(data) <= _INLINE:
-            return None, _bounded(_with_folders(pickle_for_worker((fn, args, kwargs))))
-        return self._keep(data), _bounded(pickle_for_worker((args, kwargs)))
+        if len(data) <= _INLINE and self._count_inline(data) < _HOT:
+            return None, _bounded(_with_folders(pickle_for_worker((fn, args, kwargs)))), 0
+        function = self._keep(data)
+        if mark is not None and mark.holds():
+            self._stamped[fn] = mark, function
+        return function, *self.pack_arguments(args, kwargs)
+
+    def pack_arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[bytes, int]:
+        """Return pickled arguments, and `PLAIN` or 0. Raises what pickling raises."""
+        plain: bytes | None = None
+        if self._pickling.acquire(blocking=False):
+            try:
+                plain = self._plain.dumps((args, kwargs))
+            finally:
+                self._pickling.release()
+        if plain is not None:
+            return _bounded(plain), PLAIN
+        return _bounded(pickle_for_worker((args, kwargs))), 0
+
+    def _count_inline(self, data: bytes) -> int:
+        """Count a submission of a short function; return how many there were before."""
+        with self._counting:
+            count = self._inline.pop(data, 0)
+            self._inline[data] = count + 1
+            while len(self._inline) > _KEPT:
+                self._inline.popitem(last=False)
+        return count
 
     def _keep(self, data: bytes) -> _Function:
         found = _bounded(_with_folders(data), "a function with the globals that it uses")
@@ -175,6 +274,8 @@ class Functions:
                 function = call.function
                 try:
                     self._prepare(function)
+                    if function is not None:
+                        self._ask_for_rings(function)
                     number = 0 if function is None else function.number
                     self.client.begin(Kind.CALL, number, call.payload, request=self._request(call))
                 except Exception as error:  # noqa: BLE001 - most often PoolClosed; each ends this call
@@ -183,11 +284,32 @@ class Functions:
                     call.future.note_begun()
                     call.future.set_exception(error)
                 call.payload = b""
+        self.client.calls.unpark()
+
+    def _ask_for_rings(self, function: _Function) -> None:
+        """Let a function be called on rings after some calls by messages: it is sent to each worker then."""
+        function.calls += 1
+        if function.calls >= _HOT and function.on_rings != function.number:
+            function.on_rings = function.number
+            self.client.tell(Kind.CALLS, function.number)
+
+    def _move_to_ring(self, call: _Call) -> bool:
+        """Give a call that waits to a ring, with the lock held that counts; return whether one takes it."""
+        function = call.function
+        if function is None or not function.on_rings or not self._may_use_rings(function):
+            return False
+        moved = self._ring_call(function, call.payload, call.plain, call.context, call.future)
+        if moved is None or not self.client.calls.submit(moved):
+            return False
+        self._waiting.popleft()
+        return True
 
     def _next(self) -> _Call | None:
         """Return the next call to send and count it as sent; None if there is none, or no room."""
         with self._counting:
-            if not self._waiting:
+            while self._waiting and self._move_to_ring(self._waiting[0]):
+                pass
+            if not self._waiting or (self.client.calls.outstanding and self.client.workers == 1):
                 return None
             call = self._waiting[0]
             nbytes = call.nbytes
@@ -226,7 +348,8 @@ class Functions:
         if not function.number:
             with self._counting:
                 kept = sum(len(known.data) for known in self._known.values()) + len(function.data)
-                idle = [known for known in self._known.values() if not known.in_flight]
+                used = self.client.calls.functions_used()
+                idle = [each for each in self._known.values() if not each.in_flight and each.number not in used]
                 discarded = []
                 for known in idle:
                     if len(self._known) < _KEPT and kept <= _KEPT_BYTES:
@@ -236,7 +359,8 @@ class Functions:
                     discarded.append(known)
                 self._known[function.digest] = function
             for known in discarded:
-                number, known.number = known.number, 0
+                number, known.number, known.on_rings, known.calls = known.number, 0, 0, 0
+                client.calls.discard(number)
                 client.tell(Kind.DISCARD, number)
             self._number(function)
         self._known.move_to_end(function.digest)
@@ -282,8 +406,7 @@ class Functions:
             if isinstance(error, InitializerFailure):
                 self.broken = error
             elif isinstance(error, CoordinatorLoss):
-                text = f"{error}; a function is not called twice: submit it again if that does no harm"
-                error = errors.coordinator_lost(text)
+                error = not_called_twice(error)
         self._send_waiting()
         future = call.future
         if answer[0] == Kind.WITHDRAWN:
@@ -292,23 +415,30 @@ class Functions:
         future.note_begun()
         if error is not None:
             future.set_exception(error)
+        elif answer[0] == Kind.RAISED:
+            future.set_exception(load_exception(*answer[2:4]))
         else:
-            _set_outcome(future, answer)
+            value, failure = load_value(answer[-1])
+            if failure is not None:
+                future.set_exception(failure)
+            else:
+                future.set_result(value)
 
 
 class _Packed:
-    """A function that is pickled once for many calls."""
+    """A function that is pickled once for many calls. ``function`` is None until then, and if it is sent with each call."""
 
     def __init__(self, functions: Functions, fn: Callable[..., Any]) -> None:
         self._functions = functions
         self._fn = fn
-        self._function: _Function | None = None
+        self._packed = False
+        self.function: _Function | None = None
 
-    def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[_Function | None, bytes]:
-        if self._function is None:
-            self._function, payload = self._functions._pack(self._fn, args, kwargs)
-            return self._function, payload
-        return self._function, _bounded(pickle_for_worker((args, kwargs)))
+    def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[_Function | None, bytes, int]:
+        if not self._packed:
+            self.function = self._functions._keep(pickle_for_worker(self._fn))
+            self._packed = True
+        return self.function, *self._functions.pack_arguments(args, kwargs)
 
 
 def _bounded(payload: bytes, what: str = "a function and its arguments") -> bytes:
@@ -325,7 +455,7 @@ def _with_folders(data: bytes) -> bytes:
     return packed
 
 
-def _results(futures: deque[PoolFuture[T]], deadline: float | None) -> Iterator[T]:
+def _results(futures: deque[Any], deadline: float | None) -> Iterator[Any]:
     """Yield results in order, and keep no reference to one that is yielded; cancel the rest if the caller stops."""
     try:
         while futures:
@@ -336,7 +466,14 @@ def _results(futures: deque[PoolFuture[T]], deadline: float | None) -> Iterator[
             future.cancel()
 
 
-def _take(futures: deque[PoolFuture[T]], left: float | None) -> T:
+def _each_of(lists: Iterator[list[T]]) -> Iterator[T]:
+    """Yield what lists hold, and keep no reference to it."""
+    for results in lists:
+        results.reverse()
+        yield from map(list.pop, repeat(results, len(results)))
+
+
+def _take(futures: deque[Any], left: float | None) -> Any:
     future = futures[0]
     try:
         return future.result(left)
@@ -344,33 +481,3 @@ def _take(futures: deque[PoolFuture[T]], left: float | None) -> T:
         if future.done():
             futures.popleft()
         del future
-
-
-def _one_by_one(results: list[T]) -> Iterator[T]:
-    results.reverse()
-    while results:
-        yield results.pop()
-
-
-def _set_outcome(future: PoolFuture[Any], answer: Message) -> None:
-    try:
-        value = load_result(answer[-1]) if answer[-1] else None
-    except BaseException as error:  # noqa: BLE001 - loading runs the user's code; the future gets its error
-        if answer[0] == Kind.RAISED:
-            future.set_exception(_failed(answer[2]))
-            return
-        text = f"the result of a function cannot be loaded: {type(error).__name__}: {error}"
-        failed: PoolError = errors.call_not_loaded(text, traceback.format_exc())
-        future.set_exception(failed)
-        return
-    if answer[0] != Kind.RAISED:
-        future.set_result(value)
-    elif isinstance(value, BaseException):
-        value.__cause__ = RemoteTraceback(f'\n"""\n{answer[2]}"""')
-        future.set_exception(value)
-    else:
-        future.set_exception(_failed(answer[2]))
-
-
-def _failed(log: str) -> FunctionFailed:
-    return FunctionFailed(f"a function failed in a worker process:\n{log}", log)

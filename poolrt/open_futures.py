@@ -12,7 +12,9 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Any, Final
 
-from .errors import PoolClosed
+from poolrt.cachestore.deferred_interrupts import deferred_interrupts
+
+from .errors import PoolClosed, PoolRefused
 
 #: Seconds between checks whether the thread that resolves futures still runs.
 _POLL_S: Final = 0.25
@@ -28,7 +30,7 @@ class OpenFutures:
         self._lock = lock
         self._changed = changed
         self._process = os.getpid()
-        self._futures: set[Future[Any]] = set()
+        self._futures: set[Any] = set()
         #: Called once all are done; no further ones are accepted then.
         self._end: Callable[[], None] | None = None
         self._exiting = False
@@ -52,11 +54,38 @@ class OpenFutures:
             self._futures.add(future)
         future.add_done_callback(self._futures.discard)
 
-    def forget(self, future: Future[Any]) -> None:
+    def count(self, future: Any) -> None:
+        """Count a future, or a call without one, until `forget`."""
+        self._futures.add(future)
+        if future.done():
+            self._futures.discard(future)
+
+    def follow(self, future: Future[Any]) -> None:
+        """Count a future until it is done, as `add`, after the last call too."""
+        self._futures.add(future)
+        future.add_done_callback(self._futures.discard)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether all are done, and `end_if_done` has something to do."""
+        return not self._futures and (self.resolving or self._end not in (None, _nothing))
+
+    def start(self, target: Callable[[], None]) -> None:
+        """Start the thread that resolves futures, with the lock held. An interrupt comes before or after it."""
+        with deferred_interrupts():
+            thread = threading.Thread(target=target, name="poolrt-futures", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError as error:
+                text = f"no thread for futures can be started: {error}"
+                raise PoolRefused(f"{text}; raise the limits of processes and memory (ulimit -u, ulimit -v)") from error
+            self.thread = thread
+
+    def forget(self, future: Any) -> None:
         """Wait no longer for a future that nothing resolves."""
         self._futures.discard(future)
 
-    def all(self) -> list[Future[Any]]:
+    def all(self) -> list[Any]:
         """Return the futures that are not done, in any order."""
         with self._lock:
             return [*self._futures]

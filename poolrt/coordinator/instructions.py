@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, TypeAlias
 from poolrt.workers.ipc.bounded_decoding import Payload
 from poolrt.workers.plans.execution_plan import PlanConstant
 
+from .call_ring import CallRing
 from .ring import Ring
 
 
@@ -139,6 +140,18 @@ class AttachRing(NamedTuple):
     ring: Ring
 
 
+class AttachCalls(NamedTuple):
+    """The same for a ring of calls."""
+
+    ring: CallRing
+
+
+class MakeGate(NamedTuple):
+    """Make the gate of a worker, and send it."""
+
+    worker: int
+
+
 Instruction: TypeAlias = (
     Send
     | HangUp
@@ -153,6 +166,8 @@ Instruction: TypeAlias = (
     | Forget
     | CollectStatistics
     | AttachRing
+    | AttachCalls
+    | MakeGate
 )
 
 

@@ -25,14 +25,17 @@ from poolrt.workers.ipc.protocol import VERSION, Kind, check_message, limit_of
 from poolrt.workers.processes.allocator import use_one_heap
 
 from .background import BackgroundThread
+from .call_ring_memory import CallRingMemory
 from .configuration import Configuration
 from .instructions import (
+    AttachCalls,
     AttachRing,
     CloseFiles,
     HangUp,
     Instruction,
     Kill,
     Lower,
+    MakeGate,
     Send,
     Slow,
     Spawn,
@@ -43,7 +46,6 @@ from .pacing import Pacing
 from .peers import STRANGER_LIMIT, UNFINISHED_BYTES, UNFINISHED_S, Peer, find_greedy, open_pidfd
 from .processes import Processes
 from .ring import Ring
-from .ring_memory import RingMemory
 from .start import open_arena
 from .state import State
 from .watchdog import Limits
@@ -87,7 +89,7 @@ class Loop:
         self._unwatched: set[int] = set()
         self._pacing = Pacing(self._peers, self._update_events)
         self._looked = 0.0
-        self._ring_memory = RingMemory(self._peers, self._send)
+        self._ring_memory = CallRingMemory(self._peers, self._send)
         self._stopping = False
         self._trims_due, self._trims_from = 0, 0.0
         self._arena_fd, self._arena = open_arena(configuration.arena_bytes)
@@ -202,6 +204,8 @@ class Loop:
                         os.close(descriptor)
                 elif isinstance(step, AttachRing):
                     self._attach_ring(step.ring)
+                elif isinstance(step, AttachCalls | MakeGate):
+                    self._attach_calls(step)
                 elif isinstance(step, Lower):
                     client = self._peers.get(step.client)
                     self._background.submit(step, client.owner if client else (0, 0))
@@ -236,10 +240,25 @@ class Loop:
             self._lines.print("no shared memory for runs", str(error), time.monotonic())
             self._instructions.extend(self.state.on_ring_failed(ring.worker, ring.number))
 
+    def _attach_calls(self, step: AttachCalls | MakeGate) -> None:
+        """Make a ring of calls or a gate; without either, functions are called by messages."""
+        calls = self.state.worker_set.calls
+        try:
+            if isinstance(step, MakeGate):
+                calls.note_gate(step.worker, self._ring_memory.make_gate(step.worker))
+            elif calls.has_gate(step.ring.worker):
+                self._ring_memory.attach_calls(step.ring)
+            else:
+                self._instructions.extend(self.state.on_calls_failed(step.ring))
+        except OSError as error:
+            self._lines.print("no shared memory for calls of functions", str(error), time.monotonic())
+            if isinstance(step, AttachCalls):
+                self._instructions.extend(self.state.on_calls_failed(step.ring))
+
     def _note_active_clients(self, now: float) -> None:
         """Note which clients use their rings."""
         self._looked = now
-        for number in self.state.worker_set.rings.find_active():
+        for number in self.state.worker_set.find_active():
             if number in self._peers:
                 self._pacing.note_active(self._peers[number], now)
 

@@ -36,6 +36,11 @@ class Placed(Protocol):
     calls: int
 
     @property
+    def calling(self) -> bool:
+        """Whether it calls a function that a client has given it on a ring, or is going to."""
+        ...
+
+    @property
     def load(self) -> int:
         """The number of jobs in flight."""
         ...
@@ -53,6 +58,7 @@ def choose_for_run(workers: Iterable[Placed], model: int, reserved: int | None) 
             not worker.ready
             or worker.doomed
             or worker.applying
+            or worker.calling
             or worker.load >= RUNS_IN_FLIGHT
             or worker.number == reserved
         ):
@@ -68,13 +74,17 @@ def choose_for_function(workers: Iterable[Placed], function: int, runs_wait: boo
 
     One that has the function comes first, then one that has called any, whose modules are imported; then the first.
     """
-    fit = [w for w in workers if w.ready and not w.doomed and w.load == 0 and not (runs_wait and w.applied)]
+    fit = [
+        w
+        for w in workers
+        if w.ready and not w.doomed and w.load == 0 and not w.calling and not (runs_wait and w.applied)
+    ]
     return min(fit, key=lambda w: (function not in w.functions, not w.calls), default=None)
 
 
 def reserve_for_function(workers: Iterable[Placed]) -> int | None:
     """Return the worker that takes no more runs while a function waits, so that runs cannot starve functions."""
-    fit = [w for w in workers if w.ready and not w.doomed and not w.applying and not w.applied]
+    fit = [w for w in workers if w.ready and not w.doomed and not w.applying and not w.calling and not w.applied]
     return min(fit, key=lambda w: (w.load, w.number)).number if fit else None
 
 

@@ -23,7 +23,7 @@ class RingMemory:
     def __init__(self, peers: dict[int, Peer], send: Callable[[int, list[Any], tuple[int, ...]], None]) -> None:
         self._peers = peers
         self._send = send
-        self._unsent: list[tuple[Peer, tuple[int, int]]] = []
+        self._unsent: list[tuple[Peer, tuple[int, ...]]] = []
 
     def attach(self, ring: Ring) -> None:
         """Make a ring's memory and bells and send them to both sides. Raises OSError, and has sent nothing then."""
@@ -39,8 +39,8 @@ class RingMemory:
                 os.close(fd)
             raise
         ring.view = RingWords(ring.number, view.buffer(0, view.nbytes))
-        self._pass(ring.worker, Kind.ATTACH, ring.number, (memory, descriptors[1]))
-        self._pass(ring.client, Kind.RING, ring.number, (descriptors[3], descriptors[2]))
+        self._pass(ring.worker, [Kind.ATTACH, ring.number], (memory, descriptors[1]))
+        self._pass(ring.client, [Kind.RING, ring.number], (descriptors[3], descriptors[2]))
 
     def close_sent(self) -> None:
         """Close the descriptors that have been sent."""
@@ -58,8 +58,8 @@ class RingMemory:
             _close(fds)
         self._unsent = []
 
-    def _pass(self, number: int, kind: Kind, ring: int, fds: tuple[int, int]) -> None:
-        self._send(number, [kind, ring], fds)
+    def _pass(self, number: int, message: list[Any], fds: tuple[int, ...]) -> None:
+        self._send(number, message, fds)
         peer = self._peers.get(number)
         if peer is not None and peer.channel.queued:
             self._unsent.append((peer, fds))
@@ -67,6 +67,6 @@ class RingMemory:
             _close(fds)
 
 
-def _close(fds: tuple[int, int]) -> None:
+def _close(fds: tuple[int, ...]) -> None:
     for fd in fds:
         os.close(fd)

@@ -38,6 +38,9 @@ class Serving(Protocol):
     applying: bool
     runs: int
 
+    @property
+    def calling(self) -> bool: ...
+
 
 class Rings:
     """Grants and ends rings. ``send_model(worker, model)`` sends a model that a worker lacks.
@@ -109,7 +112,7 @@ class Rings:
             ring.left = True
             self._out.append(Send(ring.worker, [Kind.DETACH, ring.number]))
             self._end_if_paused(ring)
-        return any(ring.client == client for ring in self._rings.values())
+        return self.has_rings(client)
 
     def end(self, worker: int, number: int) -> Ring | None:
         """Remove a ring that a worker serves no more; None if there is none."""
@@ -183,6 +186,10 @@ class Rings:
         for ring in [ring for ring in self._rings.values() if ring.left]:
             self._end_if_paused(ring)
 
+    def has_rings(self, client: int) -> bool:
+        """Return whether a worker serves a ring of a client."""
+        return any(ring.client == client for ring in self._rings.values())
+
     def _grant(self, worker: Serving, model: Model) -> None:
         """Let a client run a model on a worker that can be used; make their ring first."""
         if not worker.ready or worker.doomed:
@@ -208,7 +215,13 @@ class Rings:
     def _end_if_paused(self, ring: Ring) -> None:
         """End a ring whose worker calls a function: it has been sent DETACH, and takes no entry before it has read that."""
         view, worker = ring.view, self._workers.get(ring.worker)
-        if worker is not None and worker.applying and view is not None and view.state == PAUSED and not ring.under_way:
+        if (
+            worker is not None
+            and (worker.applying or worker.calling)
+            and view is not None
+            and view.state == PAUSED
+            and not ring.under_way
+        ):
             self.end(ring.worker, ring.number)
 
     def _end_if_last(self, client: int) -> None:

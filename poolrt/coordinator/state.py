@@ -17,12 +17,15 @@ from poolrt.workers.ipc.bounded_decoding import Payload
 from poolrt.workers.ipc.channel import MalformedMessage, Message
 from poolrt.workers.ipc.protocol import NUMBERS_LIMIT, Kind
 
+from .call_ring import CallRing
+from .call_rings import CALL_KINDS
 from .creations import Creations
 from .instructions import CloseFiles, CollectStatistics, HangUp, Instruction, Kill, LookedUp, LoweredGraph, Send, Slow
 from .jobs import Job, Model
 from .leases import Leases, NotHeld
 from .loads import Loads
 from .rings import RING_KINDS
+from .statistics import statistics
 from .watchdog import Limits, Watchdog
 from .worker_set import WorkerSet, arena_full, describe_ending
 
@@ -75,7 +78,7 @@ class State:
             workers, retries, limits, self.leases, numbers, self._out, self._job_failed, process
         )
         self.worker_set.max_tasks_per_child = max_tasks_per_child
-        self.worker_set.rings.left = self._on_rings_left
+        self.worker_set.rings.left = self.worker_set.calls.left = self._on_rings_left
         self.creations = Creations(creators, limits, numbers, self._out)
         # A second load of a graph asks the store for nothing.
         memory = Lru[str, bytes](capacity, ENTRY_BYTES, weigh=len)
@@ -102,8 +105,9 @@ class State:
             for job in self.worker_set.withdraw(number):
                 self._release(job)
             self.loads.withdraw(number)
+            may_be_written = self.worker_set.calls.withdraw(number)
             self.worker_set.functions.withdraw(number)
-            may_be_written = self.worker_set.rings.withdraw(number)
+            may_be_written = self.worker_set.rings.withdraw(number) or may_be_written
             for model in client.models.values():
                 self._drop(model)
             if may_be_written:
@@ -158,6 +162,11 @@ class State:
     def on_ring_failed(self, worker: int, ring: int) -> list[Instruction]:
         """Handle a ring that could not be made: runs go by messages."""
         self.worker_set.rings.end(worker, ring)
+        return self._take_instructions()
+
+    def on_calls_failed(self, ring: CallRing) -> list[Instruction]:
+        """Handle a ring of calls that could not be made: its client calls by messages."""
+        self.worker_set.calls.end(ring.worker, ring.number)
         return self._take_instructions()
 
     def on_lowered(self, load: int, graph: LoweredGraph) -> list[Instruction]:
@@ -217,27 +226,7 @@ class State:
 
     def statistics(self) -> dict[str, Any]:
         """Return the statistics that need no I/O."""
-        workers, rings = self.worker_set.workers.values(), self.worker_set.rings
-        return {
-            "workers": [
-                {
-                    "pid": w.process,
-                    "state": "starting" if not w.ready else "busy" if w.jobs or rings.find_busy(w.number) else "idle",
-                    "runs": w.runs + rings.completed(w.number),
-                    "numba_imported": w.numba_imported,
-                }
-                for w in workers
-            ],
-            "queue": {
-                "waiting": self.worker_set.waiting,
-                "in_flight": sum(w.load for w in workers),
-                "creating": self.creations.waiting
-                + sum(c.creation is not None for c in self.creations.creators.values()),
-            },
-            "arena": {"bytes": self.leases.allocator.nbytes, "used": self.leases.allocator.used},
-            "clients": len(self.clients),
-            "workers_lost": self.worker_set.lost,
-        }
+        return statistics(self)
 
     def _handle(self, client: Client, kind: Kind, message: Message) -> None:
         if kind is Kind.RUN or kind is Kind.RERUN:
@@ -261,7 +250,7 @@ class State:
                 self._drop(model)
             else:
                 self._out.append(Slow(client.number))
-        elif kind in (Kind.FUNCTION, Kind.DISCARD, Kind.INITIALIZER):
+        elif kind in (Kind.FUNCTION, Kind.DISCARD, Kind.INITIALIZER, Kind.CALLS):
             self._keep_function(client, kind, message)
         elif kind is Kind.WITHDRAW:
             self._withdraw(client, *message[1:])
@@ -275,7 +264,7 @@ class State:
             self._explain(client, *message[1:])
         elif kind is Kind.STATISTICS:
             self._count(client)
-            self._out.append(CollectStatistics(client.number, message[1], self.statistics()))
+            self._out.append(CollectStatistics(client.number, message[1], statistics(self)))
         else:
             raise PoolRefused(f"clients must not send {kind.name}")
         self.worker_set.dispatch()
@@ -318,9 +307,13 @@ class State:
         functions = self.worker_set.functions
         if not self._functions:
             return
-        if kind is Kind.FUNCTION:
+        if kind is Kind.CALLS:
+            if not self.worker_set.max_tasks_per_child:
+                self.worker_set.calls.grant(client.number, message[1])
+        elif kind is Kind.FUNCTION:
             functions.add(client.number, *message[1:])
         elif kind is Kind.DISCARD:
+            self.worker_set.calls.discard(client.number, message[1])
             functions.discard(client.number, message[1])
         else:
             functions.set_initializer(client.number, *message[1:])
@@ -383,6 +376,8 @@ class State:
             self.worker_set.mark_ready(number, message[1])
         elif kind in RING_KINDS:
             self.worker_set.rings.handle(number, kind, message)
+        elif kind in CALL_KINDS:
+            self.worker_set.calls.handle(number, kind, message)
         elif kind is Kind.PRINTED:
             self._forward_text(number, *message[1:])
             return
@@ -425,6 +420,8 @@ class State:
         self.worker_set.dispatch()
 
     def _on_rings_left(self, client: int) -> None:
+        if self.worker_set.rings.has_rings(client) or self.worker_set.calls.has_rings(client):
+            return
         self.leases.end(("left", client))
 
     def _job_ended(self, job: Job, kind: Kind, message: Message) -> None:

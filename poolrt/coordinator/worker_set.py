@@ -14,8 +14,10 @@ from typing import Final
 
 from poolrt.arena import ArenaExhausted
 from poolrt.errors import ArenaFull, PoolError, WorkerLoss
+from poolrt.workers.ipc.gate import Gate
 from poolrt.workers.ipc.protocol import Kind
 
+from .call_rings import CallRings, function_lost
 from .failed_starts import FailedStarts
 from .functions import Functions
 from .instructions import HangUp, Instruction, Kill, Role, Send, Spawn
@@ -62,6 +64,23 @@ class Worker:
     #: Functions that it has called, and whether it has called enough of them and is to exit.
     calls: int = 0
     retired: bool = False
+    #: What keeps jobs and calls on rings apart, and whether it is made or asked for.
+    gate: Gate | None = None
+    has_gate: bool = False
+
+    @property
+    def calling(self) -> bool:
+        """Whether it calls a function that a client has given it on a ring, or is going to."""
+        return self.gate is not None and not self.jobs and self.gate.is_calling
+
+    def reserve(self) -> bool:
+        """Let no call on a ring begin before `Gate.open`; return whether none is under way, so that a job may be given."""
+        return self.gate is None or bool(self.jobs) or self.gate.close()
+
+    @property
+    def ring_calls(self) -> int:
+        """Functions that it has called on rings."""
+        return self.gate.calls if self.gate is not None else 0
 
     @property
     def load(self) -> int:
@@ -108,6 +127,7 @@ class WorkerSet:
         self._freed_before = 0
         self.functions = Functions(numbers, self.workers, out)
         self.rings = Rings(self.workers, numbers, out, self._prepare_model)
+        self.calls = CallRings(self.workers, numbers, self.functions, out)
 
     @property
     def waiting(self) -> int:
@@ -134,6 +154,7 @@ class WorkerSet:
         self._failed_starts.clear()
         self._backing_off = False
         self.rings.add_worker(worker)
+        self.calls.add_worker(worker)
         self.spawn_missing()
 
     def finish(self, number: int, token: int) -> Job | None:
@@ -149,6 +170,8 @@ class WorkerSet:
                 worker.retired = worker.doomed = True
                 self._out.append(HangUp(number, "idle"))
         worker.runs += job.kind in (Kind.EXECUTE, Kind.APPLY)
+        if not worker.jobs and worker.gate is not None and worker.gate.open():
+            self._out.append(Send(number, [Kind.GO]))
         if job.model is not None:
             job.model.users -= 1
         return job
@@ -170,6 +193,7 @@ class WorkerSet:
             jobs[0].overdue += worker.overdue
             jobs[0].ending = describe_ending(ending, overdue=worker.overdue)
         self.rings.reap(number, ending, overdue=worker.overdue)
+        self.calls.reap(number, describe_ending(ending, overdue=worker.overdue))
         for job in reversed(jobs):
             self._retry(job)
         self.spawn_missing()
@@ -265,9 +289,16 @@ class WorkerSet:
         """Give waiting jobs to the workers that have room."""
         if self._backing_off and not any(w.ready for w in self.workers.values()):
             self._fail_waiting()
-        self._dispatch_functions()
-        self._dispatch_runs()
-        self._dispatch_functions()
+        while True:
+            self._dispatch_functions()
+            self._dispatch_runs()
+            self._dispatch_functions()
+            if not self._want_workers():
+                return
+
+    def find_active(self) -> list[int]:
+        """Return the clients that have used their rings since the last call."""
+        return self.rings.find_active() + self.calls.find_active()
 
     def drop_model(self, model: Model) -> None:
         """Send DROP to the workers that have a model."""
@@ -278,6 +309,23 @@ class WorkerSet:
                 worker.mapped.discard(model.number)
                 self._out.append(Send(worker.number, [Kind.DROP, model.number]))
 
+    def _want_workers(self) -> bool:
+        """Close the gates of workers that call functions while jobs wait, and open those closed in vain.
+
+        Return whether a call has ended meanwhile, so that a job may have a worker now.
+        """
+        waiting = bool(self.waiting)
+        free = False
+        for worker in self.workers.values():
+            gate = worker.gate
+            if gate is None or worker.jobs or not worker.ready or worker.doomed:
+                continue
+            if waiting and gate.is_calling:
+                free |= gate.close()
+            elif gate.is_closed and gate.open():
+                self._out.append(Send(worker.number, [Kind.GO]))
+        return free
+
     def _dispatch_runs(self) -> None:
         """Give runs to workers in order, but let others overtake those that wait for memory."""
         workers = self.workers.values()
@@ -287,6 +335,8 @@ class WorkerSet:
             chosen = choose_for_run(workers, job.model.number if job.model else 0, reserved)
             if chosen is None:
                 return
+            if not self.workers[chosen.number].reserve():
+                continue
             if job.kind is Kind.EXECUTE and job.model is not None:
                 try:
                     job.outputs = self._leases.take(job.model.output_sizes, job.holder)
@@ -325,7 +375,8 @@ class WorkerSet:
             chosen = choose_for_function(self.workers.values(), number, bool(self.runs_waiting))
             if chosen is None:
                 return
-            self._give(self.workers[chosen.number], self.functions_waiting.popleft())
+            if self.workers[chosen.number].reserve():
+                self._give(self.workers[chosen.number], self.functions_waiting.popleft())
 
     def _give(self, worker: Worker, job: Job) -> None:
         worker.jobs[job.token] = job
@@ -414,9 +465,7 @@ class WorkerSet:
         """Return the error of a job that has."""
         steps = job.model.steps if job.model else 0
         if job.kind is Kind.APPLY:
-            text = f"{job.label}: the worker process that executed it was lost; functions are not repeated"
-            text += job.ending.replace("the last one", "it")
-            return WorkerLoss(text, job.label, steps, job.lost)
+            return function_lost(job.ending)
         of = f" (a model of {steps} steps)" if steps else ""
         text = f"{job.label}{of}: {job.lost} worker processes were lost one after the other while they executed it"
         text += job.ending

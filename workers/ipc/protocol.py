@@ -15,7 +15,7 @@ from .bounded_decoding import Payload
 from .channel import FRAME, MAX_MESSAGE, MalformedMessage, Message
 
 #: Changes with any change of a message; a client and a coordinator of different versions refuse each other.
-VERSION: Final = 9
+VERSION: Final = 10
 #: Longest message of a client, in bytes, with a graph, with a function, and of any other kind.
 GRAPH_BYTES: Final = 32 * 1024 * 1024
 CALL_BYTES: Final = MAX_MESSAGE // 2
@@ -25,6 +25,8 @@ CONTROL_BYTES: Final = FRAME
 NUMBERS_LIMIT: Final = 1024
 #: The offset of a constant that is in a file of the node, not in the arena.
 IN_FILE: Final = 2**63 - 1
+#: Added to the number of a function in a call ring if the arguments are plain values, which need no table of globals.
+PLAIN: Final = 2**62
 
 
 def _is(kind: type) -> Callable[[Any], bool]:
@@ -156,6 +158,28 @@ class Kind(IntEnum):
     ALLOWED = 71, "count count"  # ring, model that is accepted on it from now on
     RING_BROKEN = 69, "count text"  # ring on which its client broke the rules, which
     RING_RAISED = 70, "count count text text text text"  # ring, sequence of the entry, the rest as in KERNEL_RAISED
+
+    # rings of calls: client -> coordinator
+    CALLS = 110, "count"  # function to be called on rings
+    # coordinator -> client
+    CALL_RING = 111, "count"  # ring to a worker; comes with the descriptors of its memory and its bell
+    CALLABLE = 112, "count count"  # ring, function that may be called on it
+    CALLS_LOST = 113, "count table"  # ring whose worker has exited, error of the call that it had begun
+    # coordinator -> worker
+    GATE = 114, ""  # nothing; comes with the descriptor of its memory, once, before the first ring
+    ATTACH_CALLS = 115, "count count"  # ring, client; comes with the descriptors of its memory and its bell
+    ADMIT = 116, "count count count"  # ring, the client's number of a function, function to call for it
+    DETACH_CALLS = 117, "count"  # ring; answered by DETACHED_CALLS
+    GO = 118, ""  # nothing; the worker calls at least one function, unless there are none
+    # worker -> coordinator
+    ADMITTED = 119, "count count"  # ring, the client's number of a function that is accepted from now on
+    DETACHED_CALLS = 120, "count"  # ring that is not served any more
+    CALLS_BROKEN = 121, "count text"  # ring on which its client broke the rules, which
+    FREE = 122, ""  # nothing; no function is called until the gate is opened
+    CALL_PRINTED = 123, "count count count count text"  # ring, request, the rest as in TEXT
+    CALL_RETURNED = 124, "count count payload"  # ring, request, value (pickle)
+    CALL_THREW = 125, "count count text payload"  # ring, request, the exception's text, the exception (pickle)
+    CALL_UNFIT = 126, "count count text text text"  # ring, request, the rest as in UNFIT
 
     # coordinator -> creator, and back
     CREATE = 80, "count list"  # token, primitive descriptor

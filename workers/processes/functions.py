@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import sys
 import traceback
 from typing import TYPE_CHECKING, Any, Final
@@ -79,6 +80,16 @@ class Functions:
     def apply(self, message: Message) -> Message:
         """Call a function. Its exception is the answer, also one that is meant to exit a process."""
         _, token, number, function, payload = message
+        kind, *fields = self.call(number, function, payload)
+        if kind is Kind.ANSWER:
+            return [kind, token, "numba" in sys.modules, *fields]
+        return [kind, token, *fields]
+
+    def call(self, number: int, function: int, payload: bytes, *, plain: bool = False) -> tuple[Any, ...]:
+        """Call a function of a client with pickled arguments, which are ``plain`` if they refer to nothing of the client's.
+
+        Return ANSWER and the pickled value, THREW, text and pickled exception, or UNFIT, error, message and log.
+        """
         process = os.getpid()
         client: _Client | None = None
         try:
@@ -86,12 +97,12 @@ class Functions:
             if client.initializer is not None:
                 self._initialize(client, *client.initializer)
             if client.unfit is not None:
-                return [Kind.UNFIT, token, *client.unfit]
+                return (Kind.UNFIT, *client.unfit)
             try:
-                call, (args, kwargs) = self._load(client.namespace, function, payload)
+                call, (args, kwargs) = self._load(client.namespace, function, payload, plain=plain)
             except BaseException as error:  # noqa: BLE001 - loading runs the user's code
                 text = f"a function or its arguments cannot be loaded in a worker process: {_line(error)}"
-                return [Kind.UNFIT, token, "CallNotLoaded", text, _trace()]
+                return (Kind.UNFIT, "CallNotLoaded", text, _trace())
             try:
                 value = client.namespace.pickle_result(call(*args, **kwargs))
             finally:
@@ -103,8 +114,8 @@ class Functions:
                     f"the function returned {len(value)} bytes, more than {_RESULT_BYTES}: return less, or use a graph"
                 )
         except BaseException as error:  # noqa: BLE001 - SystemExit and KeyboardInterrupt of a user's function too
-            return [Kind.THREW, token, _trace(), _pickle_exception(client, error)]
-        return [Kind.ANSWER, token, "numba" in sys.modules, value]
+            return (Kind.THREW, _trace(), _pickle_exception(client, error))
+        return (Kind.ANSWER, value)
 
     def _client(self, number: int) -> _Client:
         client = self._clients.get(number)
@@ -129,7 +140,7 @@ class Functions:
                 _trace(),
             ]
 
-    def _load(self, namespace: Namespace, number: int, payload: bytes) -> tuple[Any, Any]:
+    def _load(self, namespace: Namespace, number: int, payload: bytes, *, plain: bool = False) -> tuple[Any, Any]:
         """Return a function and its arguments, with the globals of both in place."""
         if not number:
             (call, args, kwargs), found = _load_with_folders(namespace, payload)
@@ -139,7 +150,10 @@ class Functions:
         if function.call is None:
             function.call, function.globals = _load_with_folders(namespace, function.data)
             function.data = b""
-        namespace.install(function.globals)
+        if function.globals:
+            namespace.install(function.globals)
+        if plain:
+            return function.call, pickle.loads(payload)
         arguments, found = namespace.load(payload)
         namespace.install(found)
         return function.call, arguments
@@ -165,8 +179,6 @@ def _trace() -> str:
 
 def _pickle_exception(client: _Client | None, error: BaseException) -> bytes:
     """Return a pickled exception, empty if it cannot be pickled or is too large to be sent."""
-    import pickle
-
     if client is None:
         return b""
     try:

@@ -12,6 +12,7 @@ import pickle
 import sys
 import types
 from collections.abc import Callable
+from itertools import starmap
 from typing import Any, Final, TypeVar
 from weakref import WeakSet
 
@@ -19,6 +20,7 @@ import cloudpickle
 from cloudpickle import cloudpickle as _internals
 
 from ..ipc.bounded_decoding import Payload
+from .plain_pickles import PlainPickles
 
 T = TypeVar("T")
 
@@ -94,7 +96,7 @@ def load_result(data: bytes | Payload) -> Any:
 
 def call_each(fn: Callable[..., T], items: list[tuple[Any, ...]]) -> list[T]:
     """Return the results of a function for several items."""
-    return [fn(*item) for item in items]
+    return [*starmap(fn, items)]
 
 
 class Namespace:
@@ -109,6 +111,7 @@ class Namespace:
         self.globals: dict[str, Any] = {}
         self._installed: dict[str, Any] = {}
         self._own: WeakSet[type] = WeakSet()
+        self._plain = PlainPickles()
 
     def load(self, data: bytes, start: int = 0) -> tuple[Any, dict[str, Any]]:
         """Return the value of a pickle, which begins at position ``start``, and the globals that its functions use.
@@ -133,6 +136,9 @@ class Namespace:
 
     def pickle_result(self, value: object) -> bytes:
         """Return a value as a pickle for the client. Raises what the objects raise when they are pickled."""
+        plain = self._plain.dumps(value)
+        if plain is not None:
+            return plain
         with io.BytesIO() as file:
             _ResultPickler(file, self._own).dump(value)
             return file.getvalue()

@@ -15,10 +15,10 @@ import sys
 import threading
 import time
 from collections import deque
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
 
 from ..ipc.channel import Channel, ChannelClosed, Message
-from ..ipc.protocol import Kind
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -54,7 +54,10 @@ class Prints:
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
         self._process = os.getpid()
-        self._token = 0
+        #: How each message begins while a function is under way: its kind, and the numbers of the call. Empty otherwise.
+        self._head: Message = []
+        #: Whether the function has printed, or changed a stream.
+        self._used = False
         #: Signal handlers and finalizers print too, so `add` only appends, and never waits for this lock.
         self._sending = threading.Lock()
         self._held: deque[_Text] = deque()
@@ -62,7 +65,7 @@ class Prints:
         self._full = False
         self._credit, self._counted = float(_BURST), 0.0
         self._retrying = False
-        self._streams: dict[str, io.TextIOWrapper] = {}
+        self._streams: dict[str, _Stream] = {}
         self._before: dict[str, object] = {}
         #: Writes to the worker's own descriptors that failed.
         self.lost = 0
@@ -75,36 +78,49 @@ class Prints:
         finally:
             sending.release()
 
-    def begin(self, token: int) -> None:
-        """Replace ``sys.stdout`` and ``sys.stderr`` until `end`."""
-        self._token = token
+    def begin(self, head: Message) -> None:
+        """Replace ``sys.stdout`` and ``sys.stderr`` until `end`. Messages with their texts begin with ``head``."""
+        self._head = head
         self._before = {"stdout": sys.stdout, "stderr": sys.stderr}
-        # New ones for each function: another may have closed, detached or reconfigured them.
-        for number, name in enumerate(self._before, 1):
-            errors = "strict" if number == 1 else "backslashreplace"
-            raw = _Descriptor(self, number)
-            self._streams[name] = stream = io.TextIOWrapper(raw, encoding="utf-8", errors=errors, line_buffering=True)
-            setattr(sys, name, stream)
+        # New ones for each function that finds changed ones: another may have closed, detached or reconfigured them.
+        if self._used or not self._streams:
+            for number, name in enumerate(self._before, 1):
+                errors = "strict" if number == 1 else "backslashreplace"
+                raw = _Descriptor(self, number)
+                stream = _Stream(raw, encoding="utf-8", errors=errors, line_buffering=True)
+                stream.use = self._use
+                self._streams[name] = stream
+            self._used = False  # the end of a former stream counts as a use
+        sys.stdout, sys.stderr = self._streams["stdout"], self._streams["stderr"]
 
-    def end(self) -> None:
-        """Send what is held and restore the streams."""
+    def end(self) -> bool:
+        """Send what is held and restore the streams. Return whether the function has printed."""
         for name, stream in self._before.items():
+            own = self._streams[name]
+            if getattr(sys, name, None) is not own or len(own.__dict__) > 1:
+                self._used = True
+            setattr(sys, name, stream)
+        if not self._used:
+            self._head = []
+            return False
+        for stream in self._streams.values():
             try:
-                self._streams[name].flush()
+                stream.flush()
             except ValueError:
                 pass  # the function has detached it
-            setattr(sys, name, stream)
         sending = self._lock()
         try:
             while self._held:
                 self._send(self._next())
         finally:
-            self._token = 0
+            self._head = []
             sending.release()
+        return True
 
     def add(self, stream: int, data: bytes) -> None:
         """Send the text of a stream soon. In a process that the function has forked, write it to the descriptor."""
-        if not self._token or os.getpid() != self._process:
+        self._used = True
+        if not self._head or os.getpid() != self._process:
             self._write(stream, data)
             return
         # Once full, half of it is sent before more is held: a few large gaps are better than many small ones.
@@ -161,7 +177,7 @@ class Prints:
         """Return the message of the first texts held, as many as one stream has in a row."""
         first = self._held.popleft()
         if first.left_out:
-            return [Kind.PRINTED, self._token, first.stream, first.left_out, ""]
+            return [*self._head, first.stream, first.left_out, ""]
         texts, size, cost = [first.text], len(first.text), len(first.text) + _OBJECT
         while self._held:
             after = self._held[0]
@@ -171,7 +187,7 @@ class Prints:
             size += len(after.text)
             cost += len(after.text) + _OBJECT
         self._size = self._size - cost if self._held else 0
-        return [Kind.PRINTED, self._token, first.stream, 0, "".join(texts)]
+        return [*self._head, first.stream, 0, "".join(texts)]
 
     def _send(self, message: Message) -> None:
         channel = self._channel
@@ -203,11 +219,36 @@ class Prints:
         if self._held:
             self._send_held()
 
+    def _use(self) -> None:
+        self._used = True
+
     def _write(self, stream: int, data: bytes) -> None:
         try:
             os.write(stream, data)
         except OSError:
             self.lost += 1
+
+
+class _Stream(io.TextIOWrapper):
+    """A stream that notes when a function uses it: it is a new one for the next function then."""
+
+    use: Callable[[], None]
+
+    def write(self, text: str, /) -> int:
+        self.use()
+        return super().write(text)
+
+    def reconfigure(self, **changes: Any) -> None:
+        self.use()
+        super().reconfigure(**changes)
+
+    def detach(self) -> Any:
+        self.use()
+        return super().detach()
+
+    def close(self) -> None:
+        self.use()
+        super().close()
 
 
 class _Descriptor(io.RawIOBase):

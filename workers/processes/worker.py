@@ -33,6 +33,7 @@ from .allocator import keep_freed_memory
 from .constant_store import ConstantStore
 from .functions import Functions
 from .prints import Prints
+from .worker_calls import WorkerCalls
 from .worker_rings import WorkerRings
 
 if TYPE_CHECKING:
@@ -93,6 +94,8 @@ class _Worker:
         self._prints = Prints(channel)
         self._functions = Functions()
         self._rings = WorkerRings(channel, arena.nbytes, self._run, self._report_failure, self._report_broken)
+        self._calls = WorkerCalls(channel, self._functions, self._prints, self._rings.pause)
+        self._rings.wait_beside(self._calls)
         self._actions: dict[Kind, Callable[[Message], Message | None]] = {
             Kind.EXECUTE: self._execute,
             Kind.REORDER: self._reorder,
@@ -100,7 +103,7 @@ class _Worker:
             Kind.FILES: self._take_files,
             Kind.APPLY: self._apply,
             Kind.FUNCTION_BODY: self._functions.take,
-            Kind.FORGET: self._functions.forget,
+            Kind.FORGET: self._forget,
             Kind.PREPARE: self._functions.prepare,
             Kind.LEAVE: self._functions.leave,
             Kind.PROBE: self._probe,
@@ -109,20 +112,27 @@ class _Worker:
             Kind.ATTACH: self._attach,
             Kind.ALLOW: self._allow,
             Kind.DETACH: self._detach,
+            Kind.GATE: lambda _: self._calls.take_gate(channel.take_fd()),
+            Kind.ATTACH_CALLS: self._attach_calls,
+            Kind.ADMIT: self._admit,
+            Kind.DETACH_CALLS: self._detach_calls,
+            Kind.GO: lambda _: self._calls.take_turn(),
         }
 
     def work(self) -> None:
         channel = self._channel
         channel.send([Kind.READY, os.getpid(), len(os.listdir("/proc/self/task"))])
-        rings = self._rings
+        rings, calls = self._rings, self._calls
         while True:
-            if not rings or rings.wait():
-                message = channel.receive(block=not rings)
+            alone = not rings and not calls
+            if alone or rings.wait():
+                message = channel.receive(block=alone)
                 if message is not None:
                     answer = self._answer(check_message(message), message)
                     if answer is not None:
                         self._prints.send(answer)
             rings.serve()
+            calls.serve()
 
     def _answer(self, kind: Kind, message: Message) -> Message | None:
         action = self._actions.get(kind)
@@ -163,6 +173,26 @@ class _Worker:
     def _detach(self, message: Message) -> Message:
         self._rings.detach(message[1])
         return [Kind.DETACHED, message[1]]
+
+    def _attach_calls(self, message: Message) -> Message | None:
+        """Serve a ring of calls, unless this process can have no more descriptors: then its client calls by messages."""
+        try:
+            self._calls.attach(message[1], message[2], self._channel.take_fd(), self._channel.take_fd())
+        except (MalformedMessage, OSError):
+            return [Kind.DETACHED_CALLS, message[1]]
+        return None
+
+    def _admit(self, message: Message) -> Message:
+        self._calls.admit(*message[1:])
+        return [Kind.ADMITTED, *message[1:3]]
+
+    def _detach_calls(self, message: Message) -> Message:
+        self._calls.detach(message[1])
+        return [Kind.DETACHED_CALLS, message[1]]
+
+    def _forget(self, message: Message) -> None:
+        self._calls.forget(message[1])
+        self._functions.forget(message)
 
     def _report_failure(self, ring: int, sequence: int, error: Exception) -> None:
         raised = error.raised.text() if isinstance(error, KernelFailed) and error.raised is not None else ""
@@ -267,7 +297,7 @@ class _Worker:
 
     def _apply(self, message: Message) -> Message:
         self._rings.pause()
-        self._prints.begin(message[1])
+        self._prints.begin([Kind.PRINTED, message[1]])
         try:
             return self._functions.apply(message)
         finally:

@@ -10,7 +10,7 @@ import os
 import select
 import socket
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, Protocol
 
 from ..ipc.channel import Channel
 from ..ipc.ring import EXECUTED, FAILED, Entry, MalformedRing, ServingRing
@@ -20,6 +20,26 @@ from ..memory.arena_view import ArenaView
 _GRAIN: Final = 128
 #: Bells that one call receives; they are equal.
 _BELLS: Final = 256
+
+
+class Beside(Protocol):
+    """What else a worker waits for: the rings of calls."""
+
+    watch: Callable[[int], object]
+    unwatch: Callable[[int], object]
+
+    @property
+    def pending(self) -> bool:
+        """Whether there is something to do."""
+
+    def take_bell(self, fd: int) -> None:
+        """Receive what has come at a descriptor that is watched."""
+
+    def sleep(self) -> bool:
+        """Ask for bells; False if there is something to do. `awake` is called afterwards."""
+
+    def awake(self) -> None:
+        """Ask for no bells."""
 
 
 class _Attached:
@@ -64,6 +84,13 @@ class WorkerRings:
         self._poll = select.poll()
         self._poll.register(self._channel, select.POLLIN)
         self._paused = False
+        self._beside: Beside | None = None
+
+    def wait_beside(self, beside: Beside) -> None:
+        """Let `wait` return for something else too."""
+        self._beside = beside
+        beside.watch = lambda fd: self._poll.register(fd, select.POLLIN)
+        beside.unwatch = self._poll.unregister
 
     def __len__(self) -> int:
         return len(self._rings)
@@ -113,7 +140,15 @@ class WorkerRings:
                 return True
             self._paused = False
             self._change(ServingRing.resume)
-        return self._ready(0 if any(each.ring.has_entries for each in self._rings.values()) else None)
+        if any(each.ring.has_entries for each in self._rings.values()):
+            return self._ready(0)
+        beside = self._beside
+        if beside is None:
+            return self._ready(None)
+        try:
+            return self._ready(None if beside.sleep() else 0)
+        finally:
+            beside.awake()
 
     def serve(self) -> None:
         """Execute an entry of each ring that has one."""
@@ -171,6 +206,8 @@ class WorkerRings:
                 found = True
             elif (attached := self._bells.get(fd)) is not None:
                 self._receive_bells(fd, attached)
+            elif self._beside is not None:
+                self._beside.take_bell(fd)
         return found
 
     def _receive_bells(self, fd: int, attached: _Attached) -> None:

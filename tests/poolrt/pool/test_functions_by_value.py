@@ -95,7 +95,8 @@ def test_a_function_is_sent_once_and_not_with_each_call(
     assert list(pool.map(main["f"], range(10), chunksize=2)) == [float(n) for n in range(10)]
     large = [kind for kind, size in sent if size > 1_000_000]
     assert large == [Kind.FUNCTION] * 2  # alone, and in chunks
-    assert len([kind for kind, _ in sent if kind == Kind.CALL]) == 15
+    on_rings = next(client.calls._requests) - 2**40
+    assert len([kind for kind, _ in sent if kind == Kind.CALL]) + on_rings == 15
 
 
 def _size(message: list[Any]) -> int:

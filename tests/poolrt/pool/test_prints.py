@@ -208,7 +208,7 @@ def test_a_lock_that_a_signal_handler_has_left_locked_loses_nothing() -> None:
     channel, coordinator = Channel(ours), Channel(theirs)
     prints = Prints(channel)
     before = sys.stdout
-    prints.begin(7)
+    prints.begin([Kind.PRINTED, 7])
     try:
         print("one")
         prints._sending.acquire()
@@ -235,7 +235,7 @@ def test_an_exception_of_a_signal_handler_at_any_moment_of_a_print_breaks_no_lat
         ours, theirs = pair()
         channel, coordinator = Channel(ours), Channel(theirs)
         prints = Prints(channel)
-        prints.begin(7)
+        prints.begin([Kind.PRINTED, 7])
         try:
             # Given a print that cannot be sent at once
             prints._credit, prints._counted = 0.0, time.monotonic()

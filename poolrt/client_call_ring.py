@@ -1,0 +1,87 @@
+"""The client's end of one ring of calls, and its calls. The caller locks."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections import deque
+from typing import Final
+
+from poolrt.workers.ipc.call_ring import TAKEN_BACK, SubmittingCallRing
+
+from .ring_call import RingCall
+
+#: Seconds to wait for a worker that takes an entry while it is taken back: it needs some microseconds.
+_TAKE_S: Final = 0.002
+
+
+class ClientCallRing:
+    """One ring to a worker. ``calls`` are the entries whose results were not read; None for one that was taken back."""
+
+    __slots__ = ("bell", "calls", "functions", "number", "ring", "seen", "seen_at")
+
+    def __init__(self, number: int, ring: SubmittingCallRing, bell: socket.socket) -> None:
+        self.number = number
+        self.ring = ring
+        self.bell = bell
+        self.calls: deque[RingCall | None] = deque()
+        #: Functions that may be called on it.
+        self.functions: set[int] = set()
+        #: How many entries its worker had begun when `CallRings` last looked whether it is held up, and since when.
+        self.seen = -1
+        self.seen_at = 0.0
+
+    def append(self, call: RingCall, waiting: deque[RingCall]) -> bool:
+        """Submit a call; False if there is no room. A call that `repair` finds unpublished comes back to ``waiting``."""
+        words, calls = self.ring, self.calls
+        if len(calls) != words.submitted - words.consumed:
+            self.repair(waiting)
+        sequence = words.append(call.number | call.plain, call.request, call.payload)
+        if not sequence:
+            return False
+        call.sequence, call.ring = sequence, self
+        calls.append(call)
+        words.publish(sequence)
+        self.wake()
+        return True
+
+    def holds(self, call: RingCall) -> bool:
+        """Return whether a call is published here."""
+        return call in self.calls and call.sequence <= self.ring.submitted
+
+    def wake(self) -> None:
+        """Ring if the worker sleeps."""
+        if self.ring.must_ring():
+            try:
+                self.bell.send(b"\0", socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+            except OSError:
+                pass  # it has bells to receive, or has exited, which the coordinator says
+
+    def repair(self, waiting: deque[RingCall]) -> None:
+        """Repair what an interrupt has left: a call that was not published waits again, one that was read is gone."""
+        extra = len(self.calls) - (self.ring.submitted - self.ring.consumed)
+        if extra <= 0:
+            return
+        last = self.calls[-1]
+        if last is not None and last.ring is self and last.sequence > self.ring.submitted:
+            self.calls.pop()
+            last.ring = None
+            if last not in waiting:
+                waiting.appendleft(last)
+        else:
+            self.calls.popleft()
+
+    def take_back(self, call: RingCall) -> bool:
+        """Take a call back; return whether it will not be begun."""
+        words, sequence = self.ring, call.sequence
+        if words.begun >= sequence:
+            return False
+        if not words.take_back(range(sequence, sequence + 1)):
+            # The worker is taking it at this moment, and decides.
+            until = time.monotonic() + _TAKE_S
+            while words.begun < sequence and time.monotonic() < until:
+                time.sleep(0.00002)
+            if words.done < sequence or words.outcome(sequence)[0] != TAKEN_BACK:
+                return False
+        self.calls[sequence - words.consumed - 1] = None
+        return True

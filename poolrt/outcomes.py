@@ -1,0 +1,52 @@
+"""The outcomes of functions: values and exceptions from pickles of a worker, and the errors of what cannot be loaded."""
+
+from __future__ import annotations
+
+import pickle
+import threading
+import traceback
+
+from poolrt.workers.ipc.bounded_decoding import Payload
+
+from . import errors
+from .errors import CoordinatorLoss, FunctionFailed, PoolError, RemoteTraceback
+
+
+def load_value(data: bytes | Payload) -> tuple[object, BaseException | None]:
+    """Return the value of a worker's pickle, or the error of loading it. Raises an interrupt of the main thread."""
+    try:
+        return _load(data), None
+    except BaseException as error:  # noqa: BLE001 - loading runs the user's code; the future gets its error
+        _raise_interrupt(error)
+        text = f"the result of a function cannot be loaded: {type(error).__name__}: {error}"
+        failed: PoolError = errors.call_not_loaded(text, traceback.format_exc())
+        return None, failed
+
+
+def load_exception(log: str, data: bytes | Payload) -> BaseException:
+    """Return the exception of a function, caused by its traceback. Raises an interrupt of the main thread."""
+    try:
+        value = _load(data)
+    except BaseException as error:  # noqa: BLE001 - as above
+        _raise_interrupt(error)
+        value = None
+    if isinstance(value, BaseException):
+        value.__cause__ = RemoteTraceback(f'\n"""\n{log}"""')
+        return value
+    return FunctionFailed(f"a function failed in a worker process:\n{log}", log)
+
+
+def not_called_twice(error: CoordinatorLoss) -> PoolError:
+    """Return the error of a function whose coordinator was lost."""
+    return errors.coordinator_lost(f"{error}; a function is not called twice: submit it again if that does no harm")
+
+
+def _load(data: bytes | Payload) -> object:
+    if not data:
+        return None
+    return pickle.loads(data if isinstance(data, bytes) else b"".join(data.pieces))
+
+
+def _raise_interrupt(error: BaseException) -> None:
+    if isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
+        raise error

@@ -1,0 +1,279 @@
+"""A call ring: memory that one client and one worker share, through which calls of functions reach the worker.
+
+An entry names a function, and its arguments are bytes in the ring; so is the result. The client counts entries in
+`SUBMITTED`. The worker counts an entry in `TAKEN`, then in `BEGUN` before it calls the function, and in `DONE` after it has
+written the result. Each word has one writer, so after the death of either side the other one reads what happened: entries up to
+`DONE` are answered, one more may have been begun, and the others were never begun.
+
+The client takes an entry back by writing its sequence to a word beside it, then reading `TAKEN`. The worker writes `TAKEN`, then
+reads that word. Both order the store before the load (`fence`), so at least one of them sees the other: an entry that was not
+taken when the client looked is never begun. A side sleeps in the same way: it writes that it does, then looks once more, and
+the other one rings its bell only if it sees that.
+
+Guarantees: no content of the memory makes a worker raise anything but `MalformedRing`; the worker reads each word once, and
+copies arguments before they are used. Limitation: as for the rings of runs, counts are seen in order on x86-64 only.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from struct import Struct
+from typing import Any, Final, NamedTuple
+
+from .ring import MalformedRing, fence
+
+#: Entries that a client may have submitted and not seen done.
+CAPACITY: Final = 64
+#: Bytes for the arguments of all entries, and for their results.
+DATA_BYTES: Final = 128 * 1024
+#: Longest arguments, and longest result, of an entry, in bytes; others go by messages.
+INLINE_BYTES: Final = 16 * 1024
+
+# Places in the memory, in words of 8 bytes. Words of different writers are a cache line of 64 bytes apart.
+_SUBMITTED: Final = 8  # client; behind it: the entries whose results it has read, and the one whose end it sleeps for
+_CONSUMED: Final = 9
+_WAKE_AT: Final = 10
+_TAKEN: Final = (
+    16  # worker; behind it: the entries that it has begun, has ended, and the number of its sleep, 0 if awake
+)
+_BEGUN: Final = 17
+_DONE: Final = 18
+_SLEEPS: Final = 19
+_BACK: Final = 64  # client; at the place of an entry its sequence, if it is taken back
+_ENTRIES: Final = _BACK + CAPACITY  # client; sequence, function, request, start and size of its arguments
+_ENTRY_WORDS: Final = 8
+_RESULTS: Final = _ENTRIES + CAPACITY * _ENTRY_WORDS  # worker; status, start and size of the result
+_RESULT_WORDS: Final = 4
+_ARGUMENTS: Final = 8 * (_RESULTS + CAPACITY * _RESULT_WORDS)  # client, in bytes
+_VALUES: Final = _ARGUMENTS + DATA_BYTES  # worker, in bytes
+NBYTES: Final = _VALUES + DATA_BYTES
+_ENTRY: Final = Struct("@5Q")
+_RESULT: Final = Struct("@3Q")
+
+#: Statuses of an entry: the function has returned a value, or has raised; it was not called, and never will be; or its outcome
+#: follows in messages.
+RETURNED: Final = 1
+RAISED: Final = 2
+TAKEN_BACK: Final = 3
+BY_MESSAGE: Final = 4
+
+
+class CallEntry(NamedTuple):
+    """A call: its number in the ring, the client's numbers of its function and of the request, and the pickled arguments."""
+
+    sequence: int
+    function: int
+    request: int
+    arguments: bytes
+
+
+class _Space:
+    """The bytes of one direction, used in order. ``begin`` and ``end`` count all bytes that were ever used."""
+
+    __slots__ = ("_used", "begin", "end")
+
+    def __init__(self) -> None:
+        self.begin = 0
+        self.end = 0
+        #: For each entry with bytes that are in use: its sequence and its end.
+        self._used: deque[tuple[int, int]] = deque()
+
+    def take(self, sequence: int, nbytes: int) -> int:
+        """Return where ``nbytes`` for an entry begin, -1 if there is no room."""
+        end = self.end
+        start = end % DATA_BYTES
+        if start + nbytes > DATA_BYTES:
+            end += DATA_BYTES - start
+            start = 0
+        end += nbytes
+        if end - self.begin > DATA_BYTES:
+            return -1
+        self.end = end
+        self._used.append((sequence, end))
+        return start
+
+    def free(self, sequence: int) -> None:
+        """Use the bytes of entries up to one again."""
+        used = self._used
+        while used and used[0][0] <= sequence:
+            self.begin = used.popleft()[1]
+
+
+class CallRing:
+    """Call ring ``number`` in ``buffer``, which has `NBYTES` bytes. This class only reads; its subclasses are the two sides."""
+
+    def __init__(self, number: int, buffer: Any) -> None:
+        self.number = number
+        self._bytes = memoryview(buffer).cast("B")[:NBYTES]
+        self._words = self._bytes[:_ARGUMENTS].cast("Q")
+
+    @property
+    def submitted(self) -> int:
+        """Entries that the client has submitted."""
+        return self._words[_SUBMITTED]
+
+    @property
+    def begun(self) -> int:
+        """Entries whose function the worker has called, or which were taken back."""
+        return self._words[_BEGUN]
+
+    @property
+    def done(self) -> int:
+        """Entries that have ended."""
+        return self._words[_DONE]
+
+
+class SubmittingCallRing(CallRing):
+    """The client's side. One thread at a time."""
+
+    def __init__(self, number: int, buffer: Any) -> None:
+        super().__init__(number, buffer)
+        self._space = _Space()
+        self._rung = 0
+        #: Entries whose results were read.
+        self.consumed = 0
+
+    def append(self, function: int, request: int, arguments: bytes) -> int:
+        """Write an entry and return its sequence, 0 if there is no room. `publish` makes it visible."""
+        sequence = self._words[_SUBMITTED] + 1
+        nbytes = len(arguments)
+        if sequence - self.consumed > CAPACITY:
+            return 0
+        start = self._space.take(sequence, nbytes)
+        if start < 0:
+            return 0
+        place = _ARGUMENTS + start
+        self._bytes[place : place + nbytes] = arguments
+        place = 8 * (_ENTRIES + (sequence - 1) % CAPACITY * _ENTRY_WORDS)
+        _ENTRY.pack_into(self._bytes, place, sequence, function, request, start, nbytes)
+        return sequence
+
+    def publish(self, sequence: int) -> None:
+        """Let the worker see entries up to one. The caller rings if `must_ring`."""
+        self._words[_SUBMITTED] = sequence
+
+    def must_ring(self) -> bool:
+        """Return whether the worker sleeps and has not been rung for since."""
+        fence()
+        sleeps = self._words[_SLEEPS]
+        if not sleeps or sleeps == self._rung:
+            return False
+        self._rung = sleeps
+        return True
+
+    def take_back(self, sequences: range) -> int:
+        """Take entries back that have not ended; return how many of the last ones will certainly not be begun.
+
+        Each other one may end in either way.
+        """
+        words = self._words
+        for sequence in sequences:
+            words[_BACK + (sequence - 1) % CAPACITY] = sequence
+        fence()
+        return max(0, min(len(sequences), sequences.stop - 1 - words[_TAKEN]))
+
+    def sleep_until(self, sequence: int) -> None:
+        """Ask for a bell once an entry has ended; 0: for none. The caller looks at `done` once more before it sleeps."""
+        self._words[_WAKE_AT] = sequence
+        fence()
+
+    def outcome(self, sequence: int) -> tuple[int, memoryview]:
+        """Return the status of an entry that is `done`, and the bytes of its result, which last until `consume`."""
+        place = 8 * (_RESULTS + (sequence - 1) % CAPACITY * _RESULT_WORDS)
+        status, start, nbytes = _RESULT.unpack_from(self._bytes, place)
+        return status, self._bytes[_VALUES + start : _VALUES + start + nbytes]
+
+    def consume(self, sequence: int) -> None:
+        """Let the places of entries up to one be used again."""
+        self.consumed = self._words[_CONSUMED] = sequence
+        self._space.free(sequence)
+
+
+class ServingCallRing(CallRing):
+    """The worker's side. Its own counts are kept in this process, so that the client cannot change them."""
+
+    def __init__(self, number: int, buffer: Any) -> None:
+        super().__init__(number, buffer)
+        self._count = 0
+        self._consumed = 0
+        self._space = _Space()
+        self._sleeps = 0
+        self._rung = 0
+
+    @property
+    def has_entries(self) -> bool:
+        """Whether there is an entry to take."""
+        return self._words[_SUBMITTED] != self._count
+
+    def take(self) -> CallEntry | None:
+        """Return the next entry that is not taken back, None if there is none; its call begins. Raises MalformedRing."""
+        words = self._words
+        while (waiting := words[_SUBMITTED] - self._count) != 0:
+            if not 0 < waiting <= CAPACITY:
+                raise MalformedRing(f"a call ring with {waiting} entries")
+            place = self._count % CAPACITY
+            expected = self._count + 1
+            sequence, function, request, start, nbytes = _ENTRY.unpack_from(
+                self._bytes, 8 * (_ENTRIES + place * _ENTRY_WORDS)
+            )
+            if sequence != expected:
+                raise MalformedRing(f"entry {sequence} at the place of entry {expected}")
+            if nbytes > INLINE_BYTES or start + nbytes > DATA_BYTES:
+                raise MalformedRing(f"{nbytes} bytes of arguments at {start}")
+            if request >= 2**63:
+                raise MalformedRing(f"request {request}")
+            arguments = bytes(self._bytes[_ARGUMENTS + start : _ARGUMENTS + start + nbytes])
+            words[_TAKEN] = expected
+            fence()
+            if words[_BACK + place] != expected:
+                words[_BEGUN] = expected
+                return CallEntry(expected, function, request, arguments)
+            self.complete(TAKEN_BACK)
+        return None
+
+    def complete(self, status: int, value: bytes = b"") -> bool:
+        """Publish how the entry that was taken last has ended; False, and nothing else, if there is no room for the value.
+
+        The caller rings if `must_ring`. Raises MalformedRing.
+        """
+        sequence = self._count + 1
+        start = 0
+        nbytes = len(value)
+        if nbytes:
+            if nbytes > INLINE_BYTES:
+                return False
+            consumed = self._words[_CONSUMED]
+            if not self._consumed <= consumed <= self._count:
+                raise MalformedRing(f"{consumed} results read of {self._count}")
+            self._consumed = consumed
+            self._space.free(consumed)
+            start = self._space.take(sequence, nbytes)
+            if start < 0:
+                return False
+            self._bytes[_VALUES + start : _VALUES + start + nbytes] = value
+        place = 8 * (_RESULTS + self._count % CAPACITY * _RESULT_WORDS)
+        _RESULT.pack_into(self._bytes, place, status, start, nbytes)
+        words = self._words
+        self._count = sequence
+        words[_BEGUN] = words[_DONE] = sequence
+        return True
+
+    def must_ring(self) -> bool:
+        """Return whether the client sleeps for an entry that is done, and has not been rung for since."""
+        fence()
+        wanted = self._words[_WAKE_AT]
+        if not wanted or wanted > self._count or wanted == self._rung:
+            return False
+        self._rung = wanted
+        return True
+
+    def sleep(self) -> bool:
+        """Ask for a bell at the next entry; False if there is one already. Call `awake` afterwards."""
+        self._sleeps += 1
+        self._words[_SLEEPS] = self._sleeps
+        fence()
+        return not self.has_entries
+
+    def awake(self) -> None:
+        """Ask for no bell."""
+        self._words[_SLEEPS] = 0

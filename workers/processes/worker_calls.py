@@ -1,0 +1,218 @@
+"""The call rings of a worker: functions that clients call here without the coordinator.
+
+The worker takes one call of each ring in turn, as long as there are any. It stops after a call if the coordinator wants it for a
+job (`poolrt.workers.ipc.gate`), and looks at its messages at least once in `_LOOK_S` seconds, between calls.
+
+Guarantees: a client that writes anything but a valid entry loses its connection, and nothing else happens. A worker never
+waits for a client: bells are sent and received without waiting, and a result that finds no room in the ring goes by messages.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+from ..ipc.call_ring import BY_MESSAGE, RAISED, RETURNED, CallEntry, ServingCallRing
+from ..ipc.channel import Channel, Message
+from ..ipc.gate import WorkerGate
+from ..ipc.protocol import PLAIN, Kind
+from ..ipc.ring import MalformedRing
+from ..memory.arena_view import ArenaView
+from .functions import Functions
+from .prints import Prints
+
+#: Seconds of calls between looks at the coordinator's messages.
+_LOOK_S: Final = 0.001
+#: Bells that one call receives; they are equal.
+_BELLS: Final = 256
+
+
+class _Attached:
+    """One ring, its client, the client's bell, and the functions that it may name: the client's number -> the coordinator's."""
+
+    __slots__ = ("bell", "client", "functions", "ring")
+
+    def __init__(self, ring: ServingCallRing, client: int, bell: socket.socket) -> None:
+        self.ring = ring
+        self.client = client
+        self.bell = bell
+        self.functions: dict[int, int] = {}
+
+    def wake(self) -> None:
+        """Wake the client. A full bell is as good as another one, and a client that has exited needs none."""
+        try:
+            self.bell.send(b"\0", socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+        except OSError:
+            pass
+
+
+class WorkerCalls:
+    """The call rings that are attached. ``pause`` is called before calls: nothing else is done until they have ended."""
+
+    def __init__(self, channel: Channel, functions: Functions, prints: Prints, pause: Callable[[], None]) -> None:
+        self._channel = channel
+        self._functions = functions
+        self._prints = prints
+        self._pause = pause
+        self._gate: WorkerGate | None = None
+        self._rings: dict[int, _Attached] = {}
+        self._bells: dict[int, _Attached] = {}
+        self._poll = select.poll()
+        self._poll.register(channel.fileno(), select.POLLIN)
+        #: Called with each bell that is to be watched or is not any more.
+        self.watch: Callable[[int], object] = lambda fd: None
+        self.unwatch: Callable[[int], object] = lambda fd: None
+
+    def __len__(self) -> int:
+        return len(self._rings)
+
+    def take_gate(self, memory: int) -> None:
+        """Use a gate; its descriptor is this object's now."""
+        view = _map(memory)
+        self._gate = WorkerGate(view.buffer(0, view.nbytes))
+
+    def take_turn(self) -> None:
+        """Handle GO."""
+        if self._gate is not None:
+            self._gate.take_turn()
+
+    def attach(self, number: int, client: int, memory: int, bell: int) -> None:
+        """Serve a ring; its descriptors are this object's now."""
+        sock = socket.socket(fileno=bell)
+        view = _map(memory)
+        attached = _Attached(ServingCallRing(number, view.buffer(0, view.nbytes)), client, sock)
+        self._rings[number] = attached
+        self._bells[sock.fileno()] = attached
+        self.watch(sock.fileno())
+
+    def admit(self, number: int, function: int, known: int) -> None:
+        """Accept calls of a function on a ring, by the client's number for it. Ignores a ring that is not attached."""
+        if number in self._rings:
+            self._rings[number].functions[function] = known
+
+    def forget(self, known: int) -> None:
+        """Accept no further calls of a function that is dropped."""
+        for attached in self._rings.values():
+            attached.functions = {number: each for number, each in attached.functions.items() if each != known}
+
+    def detach(self, number: int) -> None:
+        """Serve a ring no more. Ignores one that is not attached."""
+        attached = self._rings.pop(number, None)
+        if attached is not None:
+            if self._bells.pop(attached.bell.fileno(), None) is not None:
+                self.unwatch(attached.bell.fileno())
+            attached.bell.close()
+
+    def take_bell(self, fd: int) -> None:
+        """Receive the bells of a client."""
+        attached = self._bells.get(fd)
+        if attached is None:
+            return
+        try:
+            if attached.bell.recv(_BELLS, socket.MSG_DONTWAIT):
+                return
+        except BlockingIOError:
+            return
+        except OSError:
+            pass
+        # The client has closed its end: the coordinator detaches the ring.
+        del self._bells[fd]
+        self.unwatch(fd)
+
+    @property
+    def pending(self) -> bool:
+        """Whether there are calls that may begin."""
+        gate = self._gate
+        return gate is not None and any(each.ring.has_entries for each in self._rings.values()) and gate.may_enter()
+
+    def sleep(self) -> bool:
+        """Ask clients for bells; False if there are calls that may begin. Call `awake` afterwards."""
+        for attached in self._rings.values():
+            attached.ring.sleep()
+        return not self.pending
+
+    def awake(self) -> None:
+        """Ask clients for no bells."""
+        for attached in self._rings.values():
+            attached.ring.awake()
+
+    def serve(self) -> None:
+        """Call the functions of entries until there are none, or something else is to be done."""
+        gate = self._gate
+        if gate is None or not (gate.has_turn or self.pending):
+            return
+        try:
+            if gate.enter():
+                self._pause()
+                self._serve(gate)
+        finally:
+            if gate.leave():
+                self._prints.send([Kind.FREE])
+
+    def _serve(self, gate: WorkerGate) -> None:
+        until = time.monotonic() + _LOOK_S
+        found = True
+        while found:
+            found = False
+            for attached in [*self._rings.values()]:
+                ring = attached.ring
+                try:
+                    entry = ring.take() if ring.has_entries else None
+                    if entry is not None:
+                        found = True
+                        gate.count()
+                        self._call(attached, entry)
+                    if ring.must_ring():
+                        attached.wake()
+                except MalformedRing as error:
+                    self.detach(ring.number)
+                    self._prints.send([Kind.CALLS_BROKEN, ring.number, str(error)])
+                if found and gate.is_closed:
+                    return
+            if time.monotonic() >= until:
+                if self._poll.poll(0):
+                    return
+                until = time.monotonic() + _LOOK_S
+
+    def _call(self, attached: _Attached, entry: CallEntry) -> None:
+        ring = attached.ring
+        _, number, request, arguments = entry
+        known = attached.functions.get(number & ~PLAIN)
+        if known is None:
+            raise MalformedRing(f"a call of function {number}, which the client does not have here")
+        self._prints.begin([Kind.CALL_PRINTED, ring.number, request])
+        try:
+            kind, *fields = self._functions.call(attached.client, known, arguments, plain=bool(number & PLAIN))
+        finally:
+            printed = self._prints.end()
+        if not printed and self._complete(ring, kind, fields):
+            return
+        self._prints.send(_answer(ring.number, request, kind, fields))
+        ring.complete(BY_MESSAGE)
+
+    def _complete(self, ring: ServingCallRing, kind: Kind, fields: list[Any]) -> bool:
+        """Write an outcome into the ring; return whether that is possible."""
+        if kind is Kind.ANSWER:
+            return ring.complete(RETURNED, fields[0])
+        if kind is Kind.THREW:
+            text = fields[0].encode("utf-8", "surrogatepass")
+            return ring.complete(RAISED, len(text).to_bytes(4, "little") + text + fields[1])
+        return False
+
+
+def _answer(ring: int, request: int, kind: Kind, fields: list[Any]) -> Message:
+    kinds = {Kind.ANSWER: Kind.CALL_RETURNED, Kind.THREW: Kind.CALL_THREW, Kind.UNFIT: Kind.CALL_UNFIT}
+    return [kinds[kind], ring, request, *fields]
+
+
+def _map(memory: int) -> ArenaView:
+    try:
+        view = ArenaView(memory)
+        view.keep_from_forks()
+        return view
+    finally:
+        os.close(memory)
