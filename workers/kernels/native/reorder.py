@@ -13,6 +13,7 @@ import numba
 import numpy as np
 from numba.core import types
 
+from .deinterleave import deinterleaver
 from .elements import masked_store
 from .movement import Movement
 from .short_copy import copy_short
@@ -168,9 +169,22 @@ def _transpose(movement: Movement) -> Callable[..., None]:
     src_size, dst_size = movement.src_size, movement.dst_size
     transpose, transpose_part, _ = transposes(movement)
     move_one = movement.intrinsics()[3]
+    take_two, take_three, take_four = (deinterleaver(movement, few) for few in (2, 3, 4))
 
     def turn(src: int, dst: int, rows: int, row_src: int, row_dst: int, columns: int) -> None:
         whole = rows // 16 * 16
+        if rows >= 16 and 2 <= columns <= 4 and row_src == columns * src_size:
+            for first in range(0, rows, 16):
+                # The last 16 rows may have been taken before in part.
+                row = min(first, rows - 16)
+                source, target = src + row * row_src, dst + row * dst_size
+                if columns == 2:
+                    take_two(source, target, row_dst)
+                elif columns == 3:
+                    take_three(source, target, row_dst)
+                else:
+                    take_four(source, target, row_dst)
+            return
         for row in range(0, whole, 16):
             for column in range(0, columns, 16):
                 source = src + row * row_src + column * src_size

@@ -153,3 +153,17 @@ def test_one_kernel_serves_every_reorder_of_a_width() -> None:
     problems = [*cases("reorder"), *(case(*m) for m in MORE)]
     specs = {spec for p in problems for spec in primitive_desc(p.op, PrimitiveAttr(), cpu_target()).program().kernels}
     assert len(specs) == 1
+
+
+@pytest.mark.parametrize(
+    "kinds", [("u8", "u8"), ("f16", "f16"), ("f32", "f32"), ("f64", "f64"), ("u8", "f32")], ids=str
+)
+def test_channels_beside_one_another_are_taken_apart(native: NativeRunner, kinds: tuple[str, str]) -> None:
+    rng = np.random.default_rng()
+    for channels in (2, 3, 4, 5):
+        for places in (15, 16, 17, 31, 48, int(rng.integers(50, 400))):
+            dims = (2, channels, places)
+            src, dst = MemoryDesc(dims, kinds[0], "acb"), MemoryDesc(dims, kinds[1])
+            values = rng.integers(0, 250, dims)
+            problem = Case(f"{dims} {kinds}", Reorder(src, dst), {Arg.SRC: values}, rtol=0.0, atol=0.0)
+            native.check(problem, cpu_target().isa)
