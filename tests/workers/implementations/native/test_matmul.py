@@ -94,7 +94,7 @@ def test_rows_beyond_the_cache_are_summed_in_slices(native: NativeRunner, depth:
 def test_both_factors_are_packed_for_small_caches(native: NativeRunner, isa: str) -> None:
     generator = np.random.default_rng()
     for _ in range(3):
-        rows, depth, columns = (int(generator.integers(*limits)) for limits in ((19, 70), (1, 600), (49, 200)))
+        rows, depth, columns = (int(generator.integers(*limits)) for limits in ((19, 70), (2, 600), (49, 200)))
         dst = plain(2, rows, columns)
         op = Matmul(with_gaps(plain(2, rows, depth), 1, rows + 1), plain(1, depth, columns), plain(1, 1, columns), dst)
         args = {int(arg): integers(md.dims, int(arg)) for arg, md in op.memories().items() if arg != Arg.DST}
