@@ -111,7 +111,8 @@ class PrimitiveAttr(Typed):
     """Attributes of a primitive.
 
     ``post_ops`` are applied in order. ``scales`` multiply sources and divide dst; ``zero_points`` are subtracted from
-    sources and added to dst. ``fpmath_mode`` names the data types that f32 may be computed in, ``scratchpad_mode`` the
+    sources and added to dst. ``fpmath_mode`` names the data types that factors of f32 may be rounded to (``strict``: none), if
+    that is faster; weights left open are then described in that type. ``scratchpad_mode`` names the
     provider of scratch memory (``user``: the argument `Arg.SCRATCHPAD`); ``deterministic`` requires equal results of
     equal runs. ``jobs`` is the number of jobs that a parallel region is cut into on a CPU, unless its work is short; 0: the
     number of the process, or else the threadpool's. Raises ValueError naming the argument.

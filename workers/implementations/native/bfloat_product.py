@@ -1,4 +1,7 @@
-"""Matmul and inner product of bf16 by the dot-product instruction of AVX-512 BF16; constant weights are packed once."""
+"""Matmul and inner product of bf16 by the dot-product instruction of AVX-512 BF16; constant weights are packed once.
+
+Factors of f32 are rounded to bf16 first if the attribute `fpmath_mode` allows it; weights left open are then bf16.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +22,10 @@ from .nest_builder import NestBuilder
 _STRIP: Final = 256 << 10
 #: Data types of dst and of bias.
 _RESULTS: Final = ("bf16", "f32")
+#: Modes that allow factors of f32 to be rounded to bf16.
+_ROUNDING: Final = ("bf16", "any")
+#: Least rows for which weights of f32 in a given layout are rounded in every execution.
+_WORTH_ROUNDING: Final = 32
 
 
 class _BFloatProduct:
@@ -29,14 +36,21 @@ class _BFloatProduct:
     general = True
     extensions = ("avx512_bf16",)
 
-    def _refuse(self, op: Matmul | InnerProduct, attr: PrimitiveAttr, target: Target, packed: str) -> str | None:
-        """Return why a product with all layouts chosen is not supported, or None."""
+    def _refuse_types(self, op: Matmul | InnerProduct, attr: PrimitiveAttr, target: Target) -> str | None:
+        """Return why a product is not one of bf16, or None: the first question, as every product of f32 is asked."""
         if "avx512_bf16" not in target.extensions:
             return "the host has no avx512_bf16"
+        kinds = ("bf16", "f32") if attr.fpmath_mode in _ROUNDING and op.dst.dtype == "f32" else ("bf16",)
+        if op.src.dtype not in kinds or op.weights.dtype not in kinds:
+            return f"data types {op.src.dtype} and {op.weights.dtype}; only products of bf16 are supported"
+        return None
+
+    def _refuse(self, op: Matmul | InnerProduct, attr: PrimitiveAttr, packed: str) -> str | None:
+        """Return why a product with all layouts chosen is not supported, or None."""
         if beyond := refuse_beyond_inference(op, attr):
             return beyond
-        if (op.src.dtype, op.weights.dtype) != ("bf16", "bf16"):
-            return f"data types {op.src.dtype} and {op.weights.dtype}; only products of bf16 are supported"
+        if op.weights.dtype == "f32" and (op.weights.layout.blocks or math.prod(op.dst.dims[:-1]) < _WORTH_ROUNDING):
+            return f"weights f32:{op.weights.tag} for few rows or in blocks"
         if any(md.dtype not in _RESULTS for md in (op.dst, op.bias or op.dst)):
             return f"bias and dst must be {' or '.join(_RESULTS)}"
         if not (op.src.is_plain and op.dst.is_plain and (op.bias is None or op.bias.is_plain)):
@@ -63,15 +77,15 @@ class _BFloatProduct:
         blocks = output_blocks(target.isa, positions, min(max(vectors, 1), 8))
         pairs = -(-depth // 2)
         left: LaunchArgument = ("m", (int(Arg.SRC), 0))
-        if rows > 1 or depth % 2:
-            source = MemoryDesc((rows, depth), "bf16")
-            panels = source.with_tag(f"AB{positions}a2b" if positions > 1 else "aB2b")
+        if rows > 1 or depth % 2 or op.src.dtype != "bf16":
+            source = MemoryDesc((rows, depth), op.src.dtype)
+            panels = MemoryDesc((rows, depth), "bf16", f"AB{positions}a2b" if positions > 1 else "aB2b")
             to = build.book(panels.nbytes)
             build.move(source, panels, left, to)
             left = to
         right: LaunchArgument = ("m", (int(Arg.WEIGHTS), 0))
-        if op.weights.tag != packed:
-            blocked = op.weights.with_tag(packed)
+        blocked = MemoryDesc(op.weights.dims, "bf16", packed)
+        if op.weights != blocked:
             to = build.book(blocked.nbytes)
             build.move(op.weights, blocked, right, to)
             right = to
@@ -96,12 +110,14 @@ class NativeBFloatMatmul(_BFloatProduct):
     """src bf16 of any rank, row-major, by one matrix of bf16, packed or without blocks; dst and bias f32 or bf16; relu."""
 
     def reject(self, op: Matmul, attr: PrimitiveAttr, target: Target) -> str | None:
+        if why := self._refuse_types(op, attr, target):
+            return why
         if math.prod(op.weights.dims[:-2]) != 1 or not op.bias_is_row:
             return "several matrices of weights, or a bias other than one value a column"
-        return self._refuse(self.complete(op, attr, target), attr, target, _packed(op.weights.ndims))
+        return self._refuse(self.complete(op, attr, target), attr, _packed(op.weights.ndims))
 
     def complete(self, op: Matmul, attr: PrimitiveAttr, target: Target) -> Matmul:
-        weights = op.weights.with_tag(_packed(op.weights.ndims)) if op.weights.is_any else op.weights
+        weights = _chosen(op, attr, _packed(op.weights.ndims))
         bias = op.bias and _row_major(op.bias)
         return dataclasses.replace(op, src=_row_major(op.src), weights=weights, bias=bias, dst=_row_major(op.dst))
 
@@ -114,12 +130,14 @@ class NativeBFloatInnerProduct(_BFloatProduct):
     """The same for src of rank 2 and weights (outputs, inputs), forward."""
 
     def reject(self, op: InnerProduct, attr: PrimitiveAttr, target: Target) -> str | None:
+        if why := self._refuse_types(op, attr, target):
+            return why
         if not op.is_forward or op.src.ndims != 2:
             return "only forward of rank 2 is supported"
-        return self._refuse(self.complete(op, attr, target), attr, target, "AB16a2b")
+        return self._refuse(self.complete(op, attr, target), attr, "AB16a2b")
 
     def complete(self, op: InnerProduct, attr: PrimitiveAttr, target: Target) -> InnerProduct:
-        weights = op.weights.with_tag("AB16a2b") if op.weights.is_any else op.weights
+        weights = _chosen(op, attr, "AB16a2b")
         bias = op.bias and _row_major(op.bias)
         return dataclasses.replace(op, src=_row_major(op.src), weights=weights, bias=bias, dst=_row_major(op.dst))
 
@@ -131,6 +149,14 @@ def _packed(ndims: int) -> str:
     """Return the tag with pairs of 16 columns side by side: ``BA16b2a`` for 2."""
     letters = "abcdefghijkl"[:ndims]
     return f"{letters[:-2]}{letters[-1:].upper()}{letters[-2:-1].upper()}16{letters[-1:]}2{letters[-2:-1]}"
+
+
+def _chosen(op: Matmul | InnerProduct, attr: PrimitiveAttr, packed: str) -> MemoryDesc:
+    """Return the descriptor of weights: packed if they are left open, and then bf16 if they may be rounded."""
+    if not op.weights.is_any:
+        return op.weights
+    rounds = attr.fpmath_mode in _ROUNDING and (op.weights.dtype, op.dst.dtype) == ("f32", "f32")
+    return dataclasses.replace(op.weights.with_tag(packed), dtype="bf16" if rounds else op.weights.dtype)
 
 
 def _row_major(md: MemoryDesc) -> MemoryDesc:

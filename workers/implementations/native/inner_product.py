@@ -52,8 +52,9 @@ class NativeInnerProduct:
 
 
 IMPLEMENTATIONS = (
-    NativeInnerProduct(),
+    # First: with an fpmath mode, it takes products of f32 too.
     NativeBFloatInnerProduct(),
+    NativeInnerProduct(),
     NativeNarrowInnerProduct(),
     NativePackedInnerProduct("vnni"),
     NativePackedInnerProduct("pairs"),

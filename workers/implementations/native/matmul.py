@@ -61,9 +61,10 @@ def _without_strides(md: MemoryDesc) -> MemoryDesc:
 
 
 IMPLEMENTATIONS = (
+    # First: with an fpmath mode, it takes products of f32 too.
+    NativeBFloatMatmul(),
     NativeMatmul(),
     NativeTypedMatmul(),
-    NativeBFloatMatmul(),
     NativeNarrowMatmul(),
     NativePackedMatmul("vnni"),
     NativePackedMatmul("pairs"),

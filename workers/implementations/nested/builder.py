@@ -117,5 +117,8 @@ def shifted(place: LaunchArgument, nbytes: int) -> LaunchArgument:
 
 
 def nested_attributes(attr: PrimitiveAttr) -> PrimitiveAttr:
-    """Return the attributes of a nested primitive: its scratch memory is a part of the outer primitive's."""
-    return replace(attr, scratchpad_mode="library")
+    """Return the attributes of a nested primitive: its scratch memory is a part of the outer primitive's.
+
+    Limitation: nested products of f32 are computed in f32, also if a mode allows fewer bits.
+    """
+    return replace(attr, scratchpad_mode="library", fpmath_mode="strict")

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from poolrt.workers.desc import Arg, InnerProduct, Matmul, MemoryDesc, PostOp, PrimitiveAttr
-from poolrt.workers.engines.target import cpu_target
+from poolrt.workers.desc import Arg, InnerProduct, Matmul, MemoryDesc, PostOp, PrimitiveAttr, Reorder
+from poolrt.workers.desc.attributes import FPMATH_MODES
+from poolrt.workers.engines.target import EXTENSIONS, Target, cpu_target
 from poolrt.workers.implementations.primitive_desc import primitive_desc
 from poolrt.workers.primitives.key import primitive_key
 from tests.references import numpy_type
@@ -22,6 +23,8 @@ INSTRUCTIONS = ("x86-64-v2", "x86-64-v3", "x86-64-v4", "x86-64-v4+avx512_bf16")
 BF16 = numpy_type("bf16")
 #: The largest relative error of rounding once.
 ROUNDING = {"f32": 2.0**-24, "bf16": 2.0**-8}
+#: A processor with every extension, which need not be this one.
+EVERYTHING = Target("cpu", "native", (("isa", "x86-64-v4"), ("extensions", " ".join(EXTENSIONS))))
 RELU = PrimitiveAttr((PostOp("eltwise", "relu"),))
 
 
@@ -115,3 +118,64 @@ def test_infinities_and_nan_are_as_in_float32(native: NativeRunner) -> None:
     for left, right, want in ((np.inf, 2.0, np.inf), (np.inf, 0.0, np.nan), (np.nan, 1.0, np.nan), (-np.inf, 1.0, 0.0)):
         args: dict[int, Any] = {Arg.SRC: np.array([[left]], BF16), Arg.WEIGHTS: np.array([[right]], BF16)}
         np.testing.assert_array_equal(native.results(pd, args)[Arg.DST], [[want]])
+
+
+@pytest.mark.parametrize("mode", FPMATH_MODES)
+@pytest.mark.parametrize("opened", [True, False])
+@pytest.mark.parametrize("is_inner", [True, False])
+def test_factors_of_f32_are_rounded_on_request_only(mode: str, opened: bool, is_inner: bool) -> None:
+    # Given a product of f32, and a processor with the instruction
+    found = primitive_desc(in_float32(40, opened, is_inner), PrimitiveAttr(fpmath_mode=mode), EVERYTHING)
+    # Then it is used if the mode allows bf16, and weights left open are bf16
+    rounds = mode in ("bf16", "any")
+    assert found.impl_name() == ("native:packed_bf16" if rounds else "native:tiles")
+    assert found.memories()[Arg.WEIGHTS].dtype == ("bf16" if rounds and opened else "f32")
+    assert found.memories()[Arg.SRC].dtype == found.memories()[Arg.DST].dtype == "f32"
+    assert found.program().kernels[-1].generator == ("bfloat_product" if rounds else "gemm")
+    # And few rows are not worth rounding weights in every execution
+    few = primitive_desc(in_float32(3, opened, is_inner), PrimitiveAttr(fpmath_mode=mode), EVERYTHING)
+    assert few.impl_name() == ("native:packed_bf16" if rounds and opened else "native:tiles")
+
+
+@pytest.mark.parametrize("mode", FPMATH_MODES)
+def test_without_a_faster_instruction_every_mode_computes_in_f32(native: NativeRunner, isa: str, mode: str) -> None:
+    rng = np.random.default_rng()
+    args: dict[int, Any] = {
+        Arg.SRC: rng.standard_normal((40, 37), np.float32), Arg.WEIGHTS: rng.standard_normal((37, 50), np.float32)
+    }  # fmt: skip
+    for opened in (True, False):
+        op = in_float32(40, opened, is_inner=False)
+        strict, found = (
+            native.results(primitive_desc(op, PrimitiveAttr(fpmath_mode=name), cpu_target(isa)), args)[Arg.DST]
+            for name in ("strict", mode)
+        )
+        assert found.tobytes() == strict.tobytes()
+
+
+@pytest.mark.parametrize("opened", [True, False])
+def test_rounded_factors_have_the_error_of_bf16(native: NativeRunner, opened: bool) -> None:
+    target = target_of("x86-64-v4+avx512_bf16")
+    rng = np.random.default_rng()
+    left, right = rng.standard_normal((40, 37), np.float32), rng.standard_normal((37, 50), np.float32)
+    for mode in ("bf16", "any"):
+        pd = primitive_desc(in_float32(40, opened, is_inner=False), PrimitiveAttr(fpmath_mode=mode), target)
+        got = native.results(pd, {Arg.SRC: left, Arg.WEIGHTS: right})[Arg.DST]
+        a, b = (x.astype(BF16).astype(np.float64) for x in (left, right))
+        assert (np.abs(got - a @ b) <= (37 + 2) * 2.0**-24 * (np.abs(a) @ np.abs(b))).all()
+
+
+@pytest.mark.parametrize("tag", ["AB14a2b", "aB2b", "BA16b2a"])
+def test_packing_rounds_factors_of_f32_to_even(native: NativeRunner, isa: str, tag: str) -> None:
+    values = np.random.default_rng().standard_normal((29, 37), np.float32)
+    pd = primitive_desc(
+        Reorder(MemoryDesc((29, 37), "f32"), MemoryDesc((29, 37), "bf16", tag)), PrimitiveAttr(), cpu_target(isa)
+    )
+    np.testing.assert_array_equal(native.results(pd, {Arg.SRC: values})[Arg.DST], values.astype(BF16))
+
+
+def in_float32(rows: int, opened: bool, is_inner: bool) -> Any:
+    """Return a product of f32 with weights (37, 50), or of their transpose, in the layout left open or row-major."""
+    src, dst, tag = MemoryDesc((rows, 37), "f32"), MemoryDesc((rows, 50), "f32"), "any" if opened else ""
+    if is_inner:
+        return InnerProduct(src, MemoryDesc((50, 37), "f32", tag), None, dst)
+    return Matmul(src, MemoryDesc((37, 50), "f32", tag), None, dst)
