@@ -16,6 +16,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
@@ -37,6 +38,9 @@ CALLS: Final = sized(400, 20)
 THREADS: Final = 8
 #: Goal for the median of a run, as a part of the rival's.
 GOAL: Final = 0.4
+#: Runs in flight at once, and microseconds of spins of the pool that has some.
+IN_FLIGHT: Final = 64
+SPIN_US: Final = 50
 
 
 def relu(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -97,10 +101,88 @@ def _echo(sock: socket.socket) -> None:
         sock.send(data)
 
 
+def _in_flight(model: poolrt.Model, x: np.ndarray[Any, Any]) -> float:
+    """Return the seconds for each run of a map with many runs in flight."""
+    begin = time.perf_counter()
+    for outputs in model.map(({"x": x} for _ in range(10 * CALLS)), in_flight=IN_FLIGHT):
+        del outputs
+    return (time.perf_counter() - begin) / (10 * CALLS)
+
+
+def _in_flight_of(submit: Callable[[], Any]) -> float:
+    """Return the seconds for each call of futures of which many are in flight."""
+    begin = time.perf_counter()
+    futures: deque[Any] = deque()
+    for _ in range(CALLS):
+        if len(futures) >= IN_FLIGHT:
+            futures.popleft().result()
+        futures.append(submit())
+    while futures:
+        futures.popleft().result()
+    return (time.perf_counter() - begin) / CALLS
+
+
+@contextmanager
+def _apart(*pids: int) -> Iterator[None]:
+    """Have this process on one processor and some others on another one."""
+    before = os.sched_getaffinity(0)
+    first, last = min(before), max(before)
+    os.sched_setaffinity(0, {first})
+    for pid in pids:
+        os.sched_setaffinity(pid, {last})
+    try:
+        yield
+    finally:
+        for pid in (0, *pids):
+            os.sched_setaffinity(pid, before)
+
+
+def _after_pause(call: Callable[[], object]) -> float:
+    """Return the median of calls of which each follows a pause of a millisecond, in seconds."""
+    found = []
+    for _ in range(CALLS // 4):
+        time.sleep(0.001)
+        begin = time.perf_counter()
+        call()
+        found.append(time.perf_counter() - begin)
+    return statistics.median(found)
+
+
 def _report(title: str, found: dict[str, float], goal: float) -> None:
     lines = [f"{name}: {seconds * 1e6:.1f} us" for name, seconds in found.items()]
     ratio = found["poolrt"] / found["ProcessPoolExecutor"]
     record(f"pool: {title}", [*lines, f"ratio to ProcessPoolExecutor: {ratio:.2f} (goal: at most {goal:g})"])
+
+
+def _report_pinned(
+    graph: poolrt.Graph,
+    x: np.ndarray[Any, Any],
+    home: str,
+    model: poolrt.Model,
+    pool: poolrt.Pool,
+    bounce: Callable[[], object],
+    echo: int,
+) -> None:
+    """Record runs of a process and a worker on two processors, beside a message and back between such."""
+    options: dict[str, Any] = {"threads": 1, "home": home, "redis_url": f"unix://{home}/none.sock"}
+    with poolrt.Pool(workers=WORKERS, spin_us=SPIN_US, **options) as spinning:
+        fast = spinning.load(graph, progress=False)
+        for _ in range(8):
+            fast.run(x=x)
+        pids = [worker["pid"] for each in (pool, spinning) for worker in each.stats()["workers"]]
+        with _apart(echo, *pids):
+            calls = {
+                "poolrt": lambda: median(lambda: model.run(x=x)),
+                f"poolrt, spin_us={SPIN_US}": lambda: median(lambda: fast.run(x=x)),
+                "a message and back": lambda: median(bounce),
+            }
+            found = alternate(calls, ROUNDS)
+    floor = found["a message and back"]
+    lines = [
+        f"{name}: {seconds * 1e6:.1f} us, {seconds / floor:.2f} of a message and back"
+        for name, seconds in found.items()
+    ]
+    record("pool: a run of 16 values on two processors, median", lines)
 
 
 def main() -> None:
@@ -144,6 +226,14 @@ def main() -> None:
             return alternate({name: lambda name=name: measure(calls[name]) for name in names}, ROUNDS)
 
         both = [name for name in calls if name not in ("joblib", "a message and back")]
+        _report("a run after a pause of 1 ms, median", compare(_after_pause, [*both, "a message and back"]), 1.0)
+        flights: dict[str, Callable[[], float]] = {
+            "poolrt": lambda: _in_flight(model, x),
+            "poolrt, a future each": lambda: _in_flight_of(lambda: model.submit(x=x)),
+            "ProcessPoolExecutor": lambda: _in_flight_of(lambda: rival.submit(relu, x)),
+        }
+        _report(f"runs with {IN_FLIGHT} in flight, time for each", alternate(flights, ROUNDS), GOAL)
+        _report_pinned(graph, x, home, model, pool, bounce, echo.pid or 0)
         _report("a run of 16 values, median", compare(median, list(calls)), GOAL)
         _report(f"runs from {THREADS} threads, time for each", compare(rate, both), GOAL)
         with computing(os.cpu_count() or 1):

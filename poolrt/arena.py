@@ -11,6 +11,7 @@ import bisect
 import fcntl
 import math
 import os
+from functools import lru_cache
 from typing import Final
 
 #: Bytes behind a tensor that kernels may read.
@@ -60,6 +61,7 @@ def make_sealed_memory(name: str, nbytes: int) -> int:
     return fd
 
 
+@lru_cache(1024)  # callers ask for the same few sizes at each run
 def slot_size(nbytes: int) -> int:
     """Return the size of the slot for a tensor of ``nbytes``, padding included."""
     need = nbytes + PADDING

@@ -42,6 +42,7 @@ class Client(FuturesThread, ReleasedSlots):
 
     ``ending`` returns what is known of the coordinator's end once the connection has ended, as text.
     A coordinator that has started counts as lost if a wait sees no sign of life from it for ``silence_s`` seconds.
+    Waits for workers spin for ``spin_us`` microseconds at most.
     """
 
     def __init__(
@@ -51,6 +52,7 @@ class Client(FuturesThread, ReleasedSlots):
         start_timeout_s: float,
         silence_s: float,
         ending: Callable[[], str] = str,
+        spin_us: int = 0,
     ) -> None:
         super().__init__()
         self._channel = channel
@@ -68,7 +70,7 @@ class Client(FuturesThread, ReleasedSlots):
         # An RLock knows its owner: releasing it is safe if an interruption leaves open whether it was acquired.
         self._sending = threading.RLock()
         self._sender = 0
-        self.rings = RingRuns()
+        self.rings = RingRuns(spin_us)
         #: Whether this is a forked process's copy of its parent's connection.
         self.inherited = False
         for message in (*greeting, [Kind.HELLO, VERSION]):

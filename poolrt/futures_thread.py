@@ -55,8 +55,8 @@ class FuturesThread:
 
     @property
     def in_own_thread(self) -> bool:
-        """Whether the caller is the thread that resolves futures, which must not wait for futures."""
-        return threading.current_thread() is self.open_futures.thread
+        """Whether the caller is a thread that resolves futures, which must not wait for futures."""
+        return self.open_futures.is_own_thread()
 
     @property
     def has_followers(self) -> bool:

@@ -52,7 +52,8 @@ class Link:
                     weakref.finalize(self, os.close, self._server).atexit = False
             ending = str if coordinator is None else coordinator.ending
             channel = Channel(sock, accepts_fds=True)
-            self.client = Client(channel, greeting, start_timeout_s, settings.coordinator_timeout_s, ending)
+            silence_s, spin_us = settings.coordinator_timeout_s, settings.spin_us
+            self.client = Client(channel, greeting, start_timeout_s, silence_s, ending, spin_us)
         except BaseException:
             sock.close()
             if coordinator is not None:

@@ -5,22 +5,20 @@ from __future__ import annotations
 import itertools
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Never, NoReturn
 
-from poolrt.errors import CoordinatorLoss, PoolClosed, error_from_wire
+from poolrt.errors import PoolClosed
 from poolrt.workers.ipc.channel import Message
 from poolrt.workers.ipc.protocol import Kind
 
-from .client import Client, Request
-from .cut_outputs import Cut, cut_outputs, hidden_outputs
+from .cut_outputs import Cut, hidden_outputs
 from .link import Link
 from .loaded_model import LoadedModel
-from .ring_run import run_on_ring
-from .ring_runs import RingLost
-from .run_inputs import Outputs, check_inputs, refuse_unnamed, seconds_of, suggest_method
+from .model_run import ModelRun
+from .run_inputs import check_inputs, refuse_unnamed, seconds_of, suggest_method
 from .session import Session
 
 if TYPE_CHECKING:
@@ -107,7 +105,7 @@ class Model:
         self._refuse_unnamed(unnamed)
         if timeout is not None and any(spec.name == "timeout" for spec in self.inputs):
             inputs["timeout"], timeout = timeout, None
-        run = _Run(self, inputs)
+        run = ModelRun(self, inputs)
         if timeout is None:
             return self._session.repeat(run.perform)
         deadline = time.monotonic() + seconds_of(timeout)
@@ -124,17 +122,20 @@ class Model:
         An input that is used in place must not change until the future is done.
         """
         from .futures import PoolFuture
+        from .submitted_run import submit_on_ring
 
         self._refuse_unnamed(unnamed)
-        run = _Run(self, inputs)
+        run = ModelRun(self, inputs)
         future: PoolFuture[dict[str, NDArray[Any]]] = PoolFuture()
-        future.withdraw = run.withdraw
 
         def begin(link: Link) -> None:
             loaded = self._loaded_on(link)
             link.client.check_open()
+            if submit_on_ring(run, link, future):
+                return
             if not link.client.in_own_thread:
                 link.client.wait_while(partial(loaded.has_running, IN_FLIGHT))
+            future.withdraw = run.withdraw
             run.begin(link, future)
 
         self._session.repeat(begin)
@@ -150,17 +151,18 @@ class Model:
         limit = 8 if in_flight is None else in_flight
         if limit < 1:
             raise ValueError(f"in_flight must be at least 1, got {limit}")
-        under_way: deque[tuple[_Run, Request]] = deque()
+        under_way: deque[ModelRun] = deque()
         try:
             for inputs in batches:
                 if len(under_way) >= limit:
-                    yield self._finish(under_way)
-                run = _Run(self, inputs)
-                under_way.append((run, self._session.repeat(run.begin)))
+                    yield under_way.popleft().finish()
+                run = ModelRun(self, inputs)
+                under_way.append(run)
+                self._session.repeat(run.start)
             while under_way:
-                yield self._finish(under_way)
+                yield under_way.popleft().finish()
         finally:
-            for run, _ in under_way:
+            for run in under_way:
                 run.abandon()
 
     def plan(self) -> PlanListing:
@@ -231,204 +233,6 @@ class Model:
                 if former.closed:
                     self._loaded.close()  # another thread has closed the model meanwhile
             return self._loaded
-
-    def _finish(self, under_way: deque[tuple[_Run, Request]]) -> dict[str, NDArray[Any]]:
-        """Wait for the first run and return its outputs; do it again if its server has exited."""
-        run, request = under_way[0]
-        try:
-            answer = run.client.next_answer(request)
-        except CoordinatorLoss:
-            under_way.popleft()
-            if not run.may_repeat():
-                raise
-            return self._session.repeat(run.perform)
-        under_way.popleft()
-        return run.results(answer)
-
-
-class _Run:
-    """One run: its input slots until it has ended, and its outputs until the caller has them."""
-
-    __slots__ = (
-        "_abandoned",
-        "_arrays",
-        "_borrowed",
-        "_ended",
-        "_future",
-        "_loaded",
-        "_model",
-        "_repeated",
-        "_request",
-        "_unclaimed",
-    )
-
-    def __init__(self, model: Model, inputs: Mapping[str, Any]) -> None:
-        self._model: Model | None = model
-        self._loaded = model._loaded
-        #: Inputs that were copied are replaced by their copies: the caller may change them before the run is repeated.
-        self._arrays = model._check(inputs)
-        self._borrowed: list[tuple[int, int]] = []
-        self._future: PoolFuture[dict[str, NDArray[Any]]] | None = None
-        self._request: Request | None = None
-        #: The offsets of the outputs until they are claimed: `results` or `abandon` pops them, once.
-        self._unclaimed: deque[list[int]] = deque()
-        self._ended = False
-        self._abandoned = False
-        #: How often the run of a future was begun again.
-        self._repeated = 0
-
-    @property
-    def client(self) -> Client:
-        """The client of the connection on which it was begun."""
-        return self._loaded.client
-
-    def perform(self, link: Link, deadline: float | None = None) -> dict[str, NDArray[Any]]:
-        """Run on a connection and return the outputs."""
-        loaded = self._owner()._loaded_on(link)
-        lost_ring = 0
-        ring = loaded.client.rings.reserve(loaded.number)
-        if ring is not None:
-            self._loaded = loaded
-            try:
-                outputs = run_on_ring(ring, loaded, self._arrays, self._owner()._output_sizes, deadline)
-            except RingLost as loss:
-                lost_ring = loss.ring
-            else:
-                if outputs is not None:
-                    return self._results(outputs, kept=True)
-        request = self.begin(link, lost_ring=lost_ring)
-        try:
-            answer = self.client.next_answer(request, deadline)
-        except CoordinatorLoss:
-            raise
-        except BaseException as error:
-            self.abandon()  # interrupted: its outputs have no use
-            if isinstance(error, TimeoutError):
-                self.client.send_nowait([Kind.GIVE_UP, request.number, 0])
-            raise
-        return self.results(answer)
-
-    def begin(
-        self, link: Link, future: PoolFuture[dict[str, NDArray[Any]]] | None = None, lost_ring: int = 0
-    ) -> Request:
-        """Copy inputs to shared memory where needed, and send the run, which may have been begun on a lost ring."""
-        loaded = self._owner()._loaded_on(link)
-        self._loaded = loaded
-        memory = loaded.memory
-        places = [memory.offset_of(a) if a.flags.c_contiguous else None for a in self._arrays]
-        copied = [number for number, place in enumerate(places) if place is None]
-        sizes = [self._arrays[number].nbytes for number in copied]
-        slots = loaded.take_slots(sizes) if sizes else []
-        self._borrowed = list(zip(slots, sizes, strict=True))
-        self._future = future
-        loaded.count(1)
-        try:
-            for number, offset in zip(copied, slots, strict=True):
-                view = loaded.input_at(number, offset)
-                view[...] = self._arrays[number]
-                self._arrays[number] = view
-                places[number] = offset
-            request = Request(self._settle, self._resolve if future is not None else None)
-            if future is not None:
-                request.begin = future.note_begun
-                loaded.client.open_futures.add(future)
-                self._request = request
-            fields: list[Any] = [loaded.number, places, loaded.client.released()]
-            if lost_ring:
-                return loaded.client.begin(Kind.RERUN, *fields, lost_ring, request=request)
-            return loaded.client.begin(Kind.RUN, *fields, request=request)
-        except BaseException:
-            if not self._ended:
-                loaded.count(-1)
-                # After an interruption it is unknown whether the run was sent, so its slots are not used again.
-                self._borrowed = []
-            if future is not None:
-                loaded.client.open_futures.forget(future)
-            raise
-
-    def withdraw(self) -> bool:
-        """Withdraw the run of a future; return whether no worker has begun it or will."""
-        request = self._request
-        return request is not None and self.client.withdraw(request)
-
-    def may_repeat(self) -> bool:
-        """Return whether the run may be done again on another connection."""
-        return self._owner()._session.may_repeat(self._loaded.link)
-
-    def results(self, answer: Message) -> dict[str, NDArray[Any]]:
-        """Return the outputs of a successful run."""
-        self._unclaimed.pop()
-        return self._results(answer[2])
-
-    def _results(self, offsets: Sequence[int], *, kept: bool = False) -> dict[str, NDArray[Any]]:
-        """Return the arrays in the slots of outputs, which are ``kept`` for later runs on rings or released."""
-        model = self._owner()
-        memory = self._loaded.memory
-        self._model = None
-        arrays = (
-            memory.array(offset, spec.shape, spec.array_dtype, is_output=kept)
-            for spec, offset in zip(model._results, offsets, strict=True)
-        )
-        outputs = Outputs(zip((spec.name for spec in model._results), arrays, strict=True))
-        if model._cuts:
-            cut_outputs(outputs, model._cuts)
-        return outputs
-
-    def abandon(self) -> None:
-        """Release the outputs as soon as they exist."""
-        self._abandoned = True
-        self._discard()
-
-    def _settle(self, answer: Message) -> None:
-        """Free the inputs of a run that has ended. The thread that reads the answer calls this once."""
-        self._ended = True
-        self._loaded.count(-1)
-        if answer[0] == Kind.DONE:
-            self._unclaimed.append(answer[2])
-        for offset, nbytes in self._borrowed:
-            self._loaded.memory.give(offset, nbytes)
-        self._borrowed = []
-        self._arrays = []
-        if self._abandoned:
-            self._discard()
-
-    def _resolve(self, answer: Message) -> None:
-        future = self._future
-        if future is None:
-            return
-        self._future = self._request = None  # no cycle keeps the outputs
-        if answer[0] == Kind.WITHDRAWN:
-            future.note_cancelled()
-            return
-        if answer[0] != Kind.FAILED:
-            future.note_begun()
-            future.set_result(self.results(answer))
-            return
-        error: Exception = error_from_wire(answer[2])
-        session = self._owner()._session
-        if isinstance(error, CoordinatorLoss) and self._repeated < session.settings.retries and self.may_repeat():
-            self._repeated += 1
-            try:
-                # In the thread of the connection that was lost, which resolves futures that need the same.
-                session.repeat(partial(self.begin, future=future))
-                return
-            except Exception as failure:  # noqa: BLE001 - the future gets any error
-                error = failure
-        future.note_begun()
-        future.set_exception(error)
-
-    def _discard(self) -> None:
-        try:
-            offsets = self._unclaimed.pop()
-        except IndexError:
-            return
-        for offset in offsets:
-            self._loaded.memory.release(offset)
-
-    def _owner(self) -> Model:
-        if self._model is None:
-            raise PoolClosed("this run has ended")
-        return self._model
 
 
 def _spec(port: list[Any]) -> TensorSpec:

@@ -15,9 +15,12 @@ from typing import Any, Final
 from poolrt.cachestore.deferred_interrupts import deferred_interrupts
 
 from .errors import PoolClosed, PoolRefused
+from .futures import Driver, PoolFuture
 
 #: Seconds between checks whether the thread that resolves futures still runs.
 _POLL_S: Final = 0.25
+#: Seconds between looks whether callbacks of a future have returned.
+_CALLBACK_S: Final = 0.01
 
 
 class OpenFutures:
@@ -31,12 +34,16 @@ class OpenFutures:
         self._changed = changed
         self._process = os.getpid()
         self._futures: set[Any] = set()
+        #: Those of runs on rings, which the threads that wait resolve.
+        self._on_rings: set[PoolFuture[Any]] = set()
         #: Called once all are done; no further ones are accepted then.
         self._end: Callable[[], None] | None = None
         self._exiting = False
         #: The thread that resolves futures, once it has started, and whether it runs their callbacks now.
         self.thread: threading.Thread | None = None
         self.resolving = False
+        #: The threads that resolve futures of runs on rings.
+        self.watchers: set[int] = set()
         self._finish = partial(_finish, weakref.ref(self), at_exit)
         atexit.register(self._finish)
 
@@ -81,8 +88,22 @@ class OpenFutures:
                 raise PoolRefused(f"{text}; raise the limits of processes and memory (ulimit -u, ulimit -v)") from error
             self.thread = thread
 
+    def add_driven(self, future: PoolFuture[Any]) -> None:
+        """Count a future that has a driver until `finish_driven`. Raises what `check` raises."""
+        with self._lock:
+            self.check()
+            self._futures.add(future)
+            self._on_rings.add(future)
+
+    def finish_driven(self, future: PoolFuture[Any]) -> None:
+        """Note that a future with a driver is done and its callbacks have returned."""
+        self.forget(future)
+        if self._end is not None and not self._futures and not self.resolving:
+            self.end_if_done()
+
     def forget(self, future: Any) -> None:
         """Wait no longer for a future that nothing resolves."""
+        self._on_rings.discard(future)
         self._futures.discard(future)
 
     def all(self) -> list[Any]:
@@ -97,30 +118,49 @@ class OpenFutures:
 
     def wait(self) -> None:
         """Wait until each future is done and its callbacks have returned. In a callback, and in a forked process, return."""
-        if self._process != os.getpid() or threading.current_thread() is self.thread:
+        if self._process != os.getpid() or self.is_own_thread():
             return
+        while driven := self._driven():
+            for future, driver in driven:
+                driver.drive(future, None)
+            with self._lock:
+                if any(future in self._futures for future, _ in driven):
+                    self._changed.wait(_CALLBACK_S)  # another thread resolves it
         with self._lock:
             while (self._futures or self.resolving) and self.thread is not None and self.thread.is_alive():
                 self._changed.wait(_POLL_S)
 
     def end_after(self, end: Callable[[], None]) -> None:
         """Accept no further futures, and call ``end`` once all are done: now, or in the thread that resolves them."""
+        driven = self._driven()
         with self._lock:
-            busy = self.thread is not None and (bool(self._futures) or self.resolving)
+            busy = bool(driven) or (self.thread is not None and (bool(self._futures) or self.resolving))
             self._end = end if busy else _nothing
+        for future, driver in driven:
+            driver.want(future)
         if not busy:
             end()
 
+    def is_own_thread(self) -> bool:
+        """Return whether the caller is a thread that resolves futures."""
+        return threading.current_thread() is self.thread or threading.get_ident() in self.watchers
+
     def end_if_done(self) -> None:
         """Wake the threads that wait, and end if all futures are done. The thread that resolves them calls this."""
+        self.resolving = False
         if self._futures:
             return
         with self._lock:
-            self.resolving = False
             end, self._end = self._end, self._end and _nothing
             self._changed.notify_all()
         if end is not None:
             end()
+
+    def _driven(self) -> list[tuple[PoolFuture[Any], Driver]]:
+        """Return the futures that have a driver, with it."""
+        with self._lock:
+            futures = [*self._on_rings]
+        return [(future, driver) for future in futures if (driver := future.driver) is not None]
 
     def close(self) -> None:
         """Wait at the interpreter's exit no longer."""

@@ -1,110 +1,106 @@
-"""One run on a ring: its inputs and outputs in slots of this client's, and their return, after errors and interruptions too."""
+"""Runs on rings: inputs and outputs in slots of this client's, and their return, after errors and interruptions too."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from poolrt.errors import ArenaFull, PoolError, PoolRefused
+from poolrt.errors import ArenaFull, PoolRefused
 from poolrt.workers.ipc.protocol import Kind
+from poolrt.workers.ipc.ring import EXECUTED, FAILED, RETURNED
 
 from .loaded_model import LoadedModel
-from .ring_runs import ClientRing, RingLost
+from .ring_entry import LOST, RingEntry
+from .ring_runs import RingLost, take_error
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-def run_on_ring(
-    ring: ClientRing,
-    loaded: LoadedModel,
-    arrays: Sequence[NDArray[Any]],
-    output_sizes: Sequence[int],
-    deadline: float | None = None,
-) -> list[int] | None:
-    """Run on a ring that this thread has reserved, and release the ring.
-
-    Return the offsets of the outputs, None if the run has to be sent as a message. Raises the run's error, RingLost if a
-    worker that has exited may have executed a part of it, and TimeoutError after the deadline.
-    """
+def begin_on_ring(loaded: LoadedModel, arrays: list[NDArray[Any]], output_sizes: Sequence[int]) -> RingEntry | None:
+    """Submit a run on a ring, and replace the arrays that are copied by their copies; None if it has to be sent as a message."""
+    copies: list[tuple[int, NDArray[Any]]] = []
+    entry = _prepare_entry(loaded, arrays, output_sizes, copies)
+    if entry is None:
+        return None
     try:
-        if not loaded.begin_on_ring():
+        if loaded.client.rings.submit(entry) is None:
+            entry.abandon()
+            entry.end(RETURNED)
             return None
-        try:
-            return _run(ring, loaded, arrays, output_sizes, deadline)
-        finally:
-            loaded.end_on_ring()
-    finally:
-        ring.reserved.release()
+    except BaseException:
+        leave_entry(loaded, entry, timed_out=False)
+        raise
+    for number, copy in copies:
+        arrays[number] = copy
+    return entry
 
 
-def _run(
-    ring: ClientRing,
+def outputs_of(loaded: LoadedModel, entry: RingEntry) -> Sequence[int] | None:
+    """Return the offsets of the outputs of an entry that has ended, None if the run has to be sent as a message.
+
+    Raises the run's error, and RingLost if a worker that has exited may have executed a part of it.
+    """
+    if entry.status == EXECUTED:
+        return entry.outputs
+    ring = entry.ring
+    if ring is not None and entry.status == LOST:
+        raise RingLost(ring.number)
+    if ring is not None and entry.status == FAILED:
+        error = take_error(ring, entry.sequence, loaded.client)
+        if error is not None:
+            entry.abandon()
+            raise error
+    return None
+
+
+def leave_entry(loaded: LoadedModel, entry: RingEntry, *, timed_out: bool) -> None:
+    """Withdraw an entry whose caller waits no longer, or let it end; its slots are free when no worker can write to them."""
+    ring = entry.ring
+    if ring is None:
+        entry.abandon()
+        entry.end(RETURNED)
+        return
+    ring.abandon(entry)
+    if not ring.withdraw(entry) and timed_out and not entry.status:
+        loaded.client.send_nowait([Kind.GIVE_UP, 0, ring.number, entry.sequence])
+
+
+def _prepare_entry(
     loaded: LoadedModel,
-    arrays: Sequence[NDArray[Any]],
+    arrays: list[NDArray[Any]],
     output_sizes: Sequence[int],
-    deadline: float | None,
-) -> list[int] | None:
+    copies: list[tuple[int, NDArray[Any]]],
+) -> RingEntry | None:
+    """Return a run with its slots, its inputs copied there, added to ``copies``; None if it has to be sent as a message."""
+    if not loaded.client.rings.has_room(loaded.number) or not loaded.begin_on_ring():
+        return None
     memory = loaded.memory
-    places = [memory.offset_of(array) if array.flags.c_contiguous else None for array in arrays]
-    copied = [number for number, place in enumerate(places) if place is None]
-    sizes = [arrays[number].nbytes for number in copied]
-    try:
-        slots = memory.take(sizes) if sizes else []
-    except (ArenaFull, PoolRefused):
-        return None  # the coordinator waits for memory, or says why there is none
+    slots: list[int] = []
     outputs: list[int] = []
+    sizes: list[int] = []
+    whole = False
     try:
+        places = [memory.offset_of(array) if array.flags.c_contiguous else None for array in arrays]
+        copied = [number for number, place in enumerate(places) if place is None]
+        sizes = [arrays[number].nbytes for number in copied]
+        slots = memory.take(sizes) if sizes else []
         for number, offset in zip(copied, slots, strict=True):
-            loaded.input_at(number, offset)[...] = arrays[number]
+            view = loaded.input_at(number, offset)
+            view[...] = arrays[number]
+            copies.append((number, view))
             places[number] = offset
         outputs = memory.take_outputs(output_sizes)
+        inputs = [place for place in places if place is not None]
+        entry = RingEntry(loaded, arrays, inputs, [*zip(slots, sizes, strict=True)], outputs, output_sizes)
+        whole = True
+        return entry
     except (ArenaFull, PoolRefused):
-        _give(loaded, slots, sizes, [], [])
-        return None
-    except BaseException:
-        _give(loaded, slots, sizes, outputs, output_sizes)
-        raise
-    inputs = [place for place in places if place is not None]
-    try:
-        executed = ring.run(loaded.client, loaded.number, inputs, outputs, deadline)
-    except RingLost as loss:
-        _give(loaded, slots, sizes, outputs, output_sizes)
-        if loss.begun:
-            raise
-        return None
-    except PoolError:
-        _give(loaded, slots, sizes, outputs, output_sizes)
-        raise
-    except BaseException as error:
-        # The worker may be executing it. The arrays are kept, because it may read them.
-        kept = [*arrays]
-
-        def free() -> None:
-            kept.clear()
-            _give(loaded, slots, sizes, outputs, output_sizes)
-
-        ring.abandon(free)
-        if isinstance(error, TimeoutError):
-            loaded.client.send_nowait([Kind.GIVE_UP, 0, ring.number])
-        raise
-    _give(loaded, slots, sizes, [], [])
-    if not executed:
-        _give(loaded, [], [], outputs, output_sizes)
-        return None
-    return outputs
-
-
-def _give(
-    loaded: LoadedModel,
-    slots: Sequence[int],
-    sizes: Sequence[int],
-    outputs: Sequence[int],
-    output_sizes: Sequence[int],
-) -> None:
-    """Keep slots for later runs."""
-    for offset, nbytes in zip(slots, sizes, strict=True):
-        loaded.memory.give(offset, nbytes)
-    if outputs:
-        for offset, nbytes in zip(outputs, output_sizes, strict=True):
-            loaded.memory.give_output(offset, nbytes)
+        return None  # the coordinator waits for memory, or says why there is none
+    finally:
+        if not whole:
+            for offset, nbytes in zip(slots, sizes, strict=False):
+                memory.give(offset, nbytes)
+            for offset, nbytes in zip(outputs, output_sizes, strict=False):
+                memory.give_output(offset, nbytes)
+            loaded.end_on_ring()

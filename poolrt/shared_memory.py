@@ -29,11 +29,22 @@ _KEPT_PART: Final = 8
 #: Slots of each size that are kept for outputs, and the largest size, in bytes, of which so many are taken at once.
 _AHEAD: Final = 8
 _AHEAD_BYTES: Final = 64 * 1024
+#: Slots of each size up to a page that are kept for outputs: many short runs may be in flight.
+_IN_FLIGHT: Final = 128
 #: Released slots, or bytes of them, that are sent in a message of their own; fewer wait for the next message.
 _BATCH: Final = 16
 _BATCH_BYTES: Final = 1024 * 1024
 #: Slots whose arrays have ended since slots were last taken: each end looks at all of them.
 _RETURNED: Final = 256
+
+
+class _Held(weakref.ref[Any]):
+    """A reference to the buffer of a slot, whose end is the end of all arrays in the slot."""
+
+    __slots__ = ("kept", "nbytes", "offset")
+    offset: int
+    nbytes: int
+    kept: KeptSlots | None
 
 
 class SharedMemory:
@@ -53,9 +64,11 @@ class SharedMemory:
         #: Slots to keep, with the bytes of their arrays, that finalizers have appended: these take no lock.
         self._returned: list[tuple[int, int, KeptSlots]] = []
         #: For outputs of runs on rings, whose slots this client takes.
-        self._kept_outputs = KeptSlots(limit, _AHEAD)
+        self._kept_outputs = KeptSlots(limit, _AHEAD, _IN_FLIGHT)
         #: Offset -> usable bytes, of slots that hold an array of this client.
         self._in_use: dict[int, int] = {}
+        #: The same slots, by whose end of an array they are free.
+        self._held: dict[int, _Held] = {}
         self._released_bytes = 0
 
     def take(self, sizes: Sequence[int]) -> list[int]:
@@ -139,8 +152,10 @@ class SharedMemory:
         # All views refer to the buffer object, so it ends with the last of them.
         buffer = self._view.buffer(offset, max(nbytes, 1))
         self._in_use[offset] = nbytes
-        kept = self._kept if keep else self._kept_outputs if is_output else None
-        weakref.finalize(buffer, self._on_array_freed, offset, nbytes, kept).atexit = False
+        # In place of weakref.finalize, which takes several times as long.
+        self._held[offset] = held = _Held(buffer, self._end_array)
+        held.offset, held.nbytes = offset, nbytes
+        held.kept = self._kept if keep else self._kept_outputs if is_output else None
         return numpy.frombuffer(buffer, kind, count).reshape(shape)
 
     def bytes_at(self, offset: int, nbytes: int) -> NDArray[Any]:
@@ -187,6 +202,10 @@ class SharedMemory:
             if not kept.keep(offset, nbytes):
                 self._client.release(offset)
 
+    def _end_array(self, held: _Held) -> None:
+        del self._held[held.offset]
+        self._on_array_freed(held.offset, held.nbytes, held.kept)
+
     def _on_array_freed(self, offset: int, nbytes: int, kept: KeptSlots | None) -> None:
         """Handle the end of an array. Runs in the garbage collector, so it must not wait for a lock.
 
@@ -194,7 +213,8 @@ class SharedMemory:
         """
         del self._in_use[offset]
         if kept is not None:
-            waiting = [size for _, size, where in [*self._returned] if where is kept]
+            returned = self._returned
+            waiting = [size for _, size, where in [*returned] if where is kept] if returned else ()
             if len(waiting) < _RETURNED and kept.has_room(nbytes, waiting):
                 self._returned.append((offset, nbytes, kept))
                 return

@@ -32,6 +32,7 @@ class Configuration(NamedTuple):
     arena_bytes: int
     engine: str
     retries: int
+    spin_us: int
     start_timeout_s: float
     run_timeout_s: float
     creation_limit_s: float

@@ -101,6 +101,7 @@ class Loop:
                 "store": configuration.store,
                 "verbose": configuration.verbose,
                 "constant_files": configuration.constant_files,
+                "spin_us": configuration.spin_us,
             },
             configuration.start_timeout_s,
             self._numbers,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
+
+from poolrt.workers.ipc.ring import CAPACITY
 
 
 class Watched(Protocol):
@@ -37,8 +39,8 @@ class Ring:
     worker: int
     view: Watched | None = None
     left: bool = False
-    #: Entries up to this one are given up: their caller waits no longer.
-    given_up: int = 0
+    #: Entries that are given up: their caller waits no longer. At most those that there is room for.
+    given_up: set[int] = field(default_factory=set)
     #: Entries that were submitted when `Rings.find_active` looked.
     seen: int = 0
 
@@ -50,4 +52,12 @@ class Ring:
     @property
     def is_given_up(self) -> bool:
         """Whether the caller of the entry that was begun last waits no longer."""
-        return self.view is not None and self.view.taken <= self.given_up
+        return self.view is not None and self.view.taken in self.given_up
+
+    def give_up(self, sequence: int) -> None:
+        """Note that the caller of an entry waits no longer; an entry that is done or unknown is ignored."""
+        if self.view is not None:
+            done = self.view.done
+            self.given_up = {number for number in self.given_up if number > done}
+            if done < sequence <= done + CAPACITY:
+                self.given_up.add(sequence)

@@ -146,11 +146,11 @@ class Rings:
         found = self._lost.get(number)
         return self._lost.pop(number) if found is not None and found.client == client else None
 
-    def give_up(self, client: int, number: int) -> None:
-        """Note that a client waits no longer for what it has submitted on a ring."""
+    def give_up(self, client: int, number: int, sequence: int) -> None:
+        """Note that a client waits no longer for an entry that it has submitted on a ring."""
         ring = self._rings.get(number)
-        if ring is not None and ring.client == client and ring.view is not None:
-            ring.given_up = ring.view.submitted
+        if ring is not None and ring.client == client:
+            ring.give_up(sequence)
 
     def model_named(self, client: int, number: int) -> str:
         """Return the name of a client's model, for errors."""

@@ -255,7 +255,7 @@ class State:
         elif kind is Kind.WITHDRAW:
             self._withdraw(client, *message[1:])
         elif kind is Kind.GIVE_UP:
-            self.worker_set.rings.give_up(client.number, message[2])
+            self.worker_set.rings.give_up(client.number, message[2], message[3])
             if (job := self.worker_set.give_up(client.number, message[1])) is not None:
                 self._job_failed(job, PoolRefused("its caller waits no longer"))
         elif kind is Kind.PING:

@@ -99,7 +99,10 @@ class Kind(IntEnum):
     )  # function to call in a worker before others of this client, arguments
     RERUN = 19, "count count counts counts count"  # as RUN, and the lost ring whose worker had begun it
 
-    GIVE_UP = 39, "count count"  # request of a run or 0, ring or 0: its caller waits no longer
+    GIVE_UP = (
+        39,
+        "count count count",
+    )  # request of a run or 0, ring or 0, sequence of its entry: its caller waits no longer
 
     # coordinator -> client
     WELCOME = 20, "integer count table"  # version, arena bytes, facts; comes with the arena's file descriptor

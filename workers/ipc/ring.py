@@ -4,6 +4,9 @@ The client appends entries and counts them in `SUBMITTED`. The worker counts an 
 `DONE` after it has written its status. Each count is written by one side only, so after the death of either side the other
 reads what happened: entries up to `DONE` are answered, one more may be half executed, the others were never begun.
 
+A side that sleeps says so in its own words, so the other one rings its bell only then. The client may withdraw an entry
+that the worker has not begun: each side writes its word first, then reads the other's, so one of them sees the other.
+
 Guarantees: no content of the memory makes a worker raise anything but `MalformedRing`; an entry is copied before it is
 checked. Limitation: a count is published by an aligned store of 8 bytes, which other cores see in order on x86-64 only.
 """
@@ -22,15 +25,21 @@ CAPACITY: Final = 64
 SLOTS_LIMIT: Final = 26
 
 # Places in the memory, in words of 8 bytes. Words of different writers are a cache line of 64 bytes apart.
-_SUBMITTED: Final = 8  # client
+_SUBMITTED: Final = 8  # client; behind it: where it ran, and the entry whose end it sleeps for
+_CLIENT_RAN: Final = 9
+_CLIENT_SLEEPS: Final = 10
 _TAKEN: Final = 16  # worker
-_DONE: Final = 24  # worker
+_DONE: Final = 24  # worker; behind it: where it ran, and whether it sleeps
+_WORKER_RAN: Final = 25
+_WORKER_SLEEPS: Final = 26
 _STATE: Final = 32  # worker
 _ENTRIES: Final = 64  # client; sequence, ring, model, numbers of inputs and outputs, their slots
 _ENTRY_WORDS: Final = 4 + 2 + SLOTS_LIMIT
 _STATUSES: Final = _ENTRIES + CAPACITY * _ENTRY_WORDS  # worker
-NBYTES: Final = 8 * (_STATUSES + CAPACITY)
+_WITHDRAWN: Final = _STATUSES + CAPACITY  # client; at the place of an entry its sequence, if it is withdrawn
+NBYTES: Final = 8 * (_WITHDRAWN + CAPACITY)
 _ENTRY: Final = Struct(f"@{_ENTRY_WORDS}Q")
+_SEQUENCE: Final = Struct("@Q")
 _HEAD: Final = 6
 
 #: States of a ring: a worker takes no entries while it is `PAUSED`, and returns those that it finds when that begins and ends.
@@ -95,8 +104,12 @@ class Ring:
 class SubmittingRing(Ring):
     """The client's side. One thread at a time."""
 
+    def __init__(self, number: int, buffer: Any) -> None:
+        super().__init__(number, buffer)
+        self._rung = 0
+
     def append(self, model: int, inputs: Sequence[int], outputs: Sequence[int]) -> int:
-        """Publish an entry and return its sequence. The caller leaves room (`CAPACITY`), and wakes the worker."""
+        """Publish an entry and return its sequence. The caller leaves room (`CAPACITY`), and rings if `must_ring`."""
         words = self._words
         sequence = words[_SUBMITTED] + 1
         start = _ENTRIES + (sequence - 1) % CAPACITY * _ENTRY_WORDS
@@ -105,9 +118,46 @@ class SubmittingRing(Ring):
         words[_SUBMITTED] = sequence
         return sequence
 
+    def must_ring(self) -> int:
+        """Return the number of the worker's sleep that must be ended, 0 for none. Call it after the append, and a `fence`."""
+        sleep: int = self._words[_WORKER_SLEEPS]
+        return sleep if sleep != self._rung else 0
+
+    def note_rung(self, sleep: int) -> None:
+        """Note that the bell was rung: after it, because an interrupt between the two must not leave the worker asleep."""
+        self._rung = sleep
+
     def status(self, sequence: int) -> int:
         """Return how an entry ended that is `done`."""
         return self._words[_STATUSES + (sequence - 1) % CAPACITY]
+
+    def withdraw(self, sequence: int) -> bool:
+        """Withdraw an entry that is not `done`; return whether the worker will certainly not execute it.
+
+        It may still return it, if False. It counts as done as ever in its turn.
+        """
+        self._words[_WITHDRAWN + (sequence - 1) % CAPACITY] = sequence
+        fence()
+        return self._words[_TAKEN] < sequence
+
+    def sleep_until(self, sequence: int) -> bool:
+        """Ask for a bell once an entry is done; False if the caller must not sleep. Call `awake` afterwards."""
+        self._words[_CLIENT_SLEEPS] = sequence
+        fence()
+        return self._words[_DONE] < sequence and self._words[_STATE] == OPEN
+
+    def awake(self) -> None:
+        """Ask for no bell."""
+        self._words[_CLIENT_SLEEPS] = 0
+
+    def note_processor(self, processor: int) -> None:
+        """Publish where this side runs, as `worker_ran`."""
+        self._words[_CLIENT_RAN] = processor
+
+    @property
+    def worker_ran(self) -> int:
+        """One more than the processor that the worker was last seen on; 0 if it does not say."""
+        return self._words[_WORKER_RAN]
 
 
 class ServingRing(Ring):
@@ -116,6 +166,8 @@ class ServingRing(Ring):
     def __init__(self, number: int, buffer: Any) -> None:
         super().__init__(number, buffer)
         self._count = 0
+        self._sleeps = 0
+        self._rung = 0
 
     @property
     def has_entries(self) -> bool:
@@ -123,18 +175,80 @@ class ServingRing(Ring):
         return self._words[_SUBMITTED] != self._count
 
     def take(self) -> Entry | None:
-        """Return the next entry, None if there is none; its execution begins. Raises MalformedRing."""
-        entry = self._next()
-        if entry is not None:
-            self._words[_TAKEN] = entry.sequence
-        return entry
+        """Return the next entry that is not withdrawn, None if there is none; its execution begins. Raises MalformedRing."""
+        while (fields := self.copy_next()) is not None:
+            entry = self.parse(fields)
+            if self.begin():
+                return entry
+            self.complete(RETURNED)
+        return None
+
+    def copy_next(self) -> bytes | None:
+        """Return a copy of the next entry, None if there is none. Raises MalformedRing for a wrong count or sequence."""
+        waiting = self._words[_SUBMITTED] - self._count
+        if not waiting:
+            return None
+        if not 0 < waiting <= CAPACITY:
+            raise MalformedRing(f"a ring with {waiting} entries")
+        start = 8 * (_ENTRIES + self._count % CAPACITY * _ENTRY_WORDS)
+        fields = bytes(self._bytes[start : start + _ENTRY.size])
+        if _SEQUENCE.unpack_from(fields)[0] != self._count + 1:
+            raise MalformedRing(f"another entry at the place of entry {self._count + 1} of ring {self.number}")
+        return fields
+
+    def parse(self, fields: bytes) -> Entry:
+        """Return what `copy_next` has returned as an entry. Raises MalformedRing."""
+        words = _ENTRY.unpack(fields)
+        sequence, ring, model, inputs, outputs = words[:5]
+        if ring != self.number:
+            raise MalformedRing(f"an entry of ring {ring} on ring {self.number}")
+        if inputs + outputs > SLOTS_LIMIT:
+            raise MalformedRing(f"an entry with {inputs} inputs and {outputs} outputs")
+        end = _HEAD + inputs
+        return Entry(sequence, model, words[_HEAD:end], words[end : end + outputs])
+
+    def begin(self) -> bool:
+        """Count the next entry as begun; return False if it is withdrawn, and must not be executed."""
+        words = self._words
+        words[_TAKEN] = self._count + 1
+        fence()
+        return words[_WITHDRAWN + self._count % CAPACITY] != self._count + 1
 
     def complete(self, status: int) -> None:
-        """Publish how the entry that was taken last has ended. The caller wakes the client."""
+        """Publish how the entry that was taken last has ended. The caller rings if `must_ring`."""
         words = self._words
         self._count += 1
         words[_STATUSES + (self._count - 1) % CAPACITY] = status
         words[_TAKEN] = words[_DONE] = self._count
+
+    def must_ring(self) -> bool:
+        """Return whether the client sleeps for an entry that is done, and has not been rung for since."""
+        fence()
+        sleeps = self._words[_CLIENT_SLEEPS]
+        if not sleeps or sleeps > self._count or sleeps == self._rung:
+            return False
+        self._rung = sleeps
+        return True
+
+    def sleep(self) -> bool:
+        """Ask for a bell at the next entry; False if there is one already. Call `awake` afterwards."""
+        self._sleeps += 1
+        self._words[_WORKER_SLEEPS] = self._sleeps
+        fence()
+        return self._words[_SUBMITTED] == self._count
+
+    def awake(self) -> None:
+        """Ask for no bell."""
+        self._words[_WORKER_SLEEPS] = 0
+
+    def note_processor(self, processor: int) -> None:
+        """Publish where this side runs, as `client_ran`."""
+        self._words[_WORKER_RAN] = processor
+
+    @property
+    def client_ran(self) -> int:
+        """One more than the processor that the client was last seen on; 0 if it does not say."""
+        return self._words[_CLIENT_RAN]
 
     def pause(self) -> bool:
         """Take no further entries until `resume`; return those that are waiting. Return whether there were any."""
@@ -164,22 +278,10 @@ class ServingRing(Ring):
         if not 0 <= waiting <= CAPACITY:
             raise MalformedRing(f"a ring with {waiting} entries")
 
-    def _next(self) -> Entry | None:
-        if not self.has_entries:
-            return None
-        self._check_count()
-        start = 8 * (_ENTRIES + self._count % CAPACITY * _ENTRY_WORDS)
-        fields = _ENTRY.unpack(bytes(self._bytes[start : start + _ENTRY.size]))
-        sequence, ring, model, inputs, outputs = fields[:5]
-        if sequence != self._count + 1 or ring != self.number:
-            raise MalformedRing(f"entry {sequence} of ring {ring} at the place of entry {self._count + 1}")
-        if inputs + outputs > SLOTS_LIMIT:
-            raise MalformedRing(f"an entry with {inputs} inputs and {outputs} outputs")
-        end = _HEAD + inputs
-        return Entry(sequence, model, fields[_HEAD:end], fields[end : end + outputs])
-
 
 def fence() -> None:
     """Order the stores before this call before the loads after it: taking a free lock is a locked instruction."""
-    if _FENCE.acquire(blocking=False):
+    if _FENCE.acquire(False):
         _FENCE.release()
+    else:
+        threading.Lock().acquire()

@@ -50,7 +50,8 @@ def main(sock: socket.socket, descriptors: list[int], options: dict[str, Any]) -
     set_verbose(options["verbose"])
     keep_freed_memory()
     constants = ConstantStore(options["constant_files"])
-    worker = _Worker(Channel(sock, accepts_fds=True), arena, int(options["threads"]), constants)
+    channel = Channel(sock, accepts_fds=True)
+    worker = _Worker(channel, arena, int(options["threads"]), constants, int(options["spin_us"]))
     try:
         worker.work()
     except ChannelClosed:
@@ -82,7 +83,9 @@ class _Model:
 
 
 class _Worker:
-    def __init__(self, channel: Channel, arena: ArenaView, threads: int, constants: ConstantStore) -> None:
+    def __init__(
+        self, channel: Channel, arena: ArenaView, threads: int, constants: ConstantStore, spin_us: int
+    ) -> None:
         self._channel = channel
         self._constants = constants
         self._arena = arena
@@ -93,7 +96,7 @@ class _Worker:
         self._models: dict[int, _Model] = {}
         self._prints = Prints(channel)
         self._functions = Functions()
-        self._rings = WorkerRings(channel, arena.nbytes, self._run, self._report_failure, self._report_broken)
+        self._rings = WorkerRings(channel, arena, self._run, self._report_failure, self._report_broken, spin_us)
         self._calls = WorkerCalls(channel, self._functions, self._prints, self._rings.pause)
         self._rings.wait_beside(self._calls)
         self._actions: dict[Kind, Callable[[Message], Message | None]] = {
@@ -148,14 +151,14 @@ class _Worker:
 
     def _execute(self, message: Message) -> Message:
         _, token, number, inputs, outputs = message
-        self._run(number, inputs, outputs)
+        base = self._arena.address
+        self._run(number, [base + offset for offset in inputs], [base + offset for offset in outputs])
         return [Kind.FINISHED, token, "numba" in sys.modules]
 
     def _run(self, number: int, inputs: Sequence[int], outputs: Sequence[int]) -> None:
         model = self._models[number]
         executor = model.executor or self._realize(model)
-        base = self._arena.address
-        executor.run([base + offset for offset in inputs], [base + offset for offset in outputs])
+        executor.run(inputs, outputs)
 
     def _attach(self, message: Message) -> Message | None:
         """Serve a ring, unless this process can have no more descriptors: then its client sends runs as messages."""

@@ -1,7 +1,8 @@
 """The rings of a worker: which clients may run which models without the coordinator, and the wait for any of them.
 
 Guarantees: a client that writes anything but a valid entry loses its connection, and nothing else happens. A worker never
-waits for a client: it sends and receives bells without waiting, even if the client changes its own end.
+waits for a client: it sends and receives bells without waiting, even if the client changes its own end. It takes one entry of
+each ring in turn.
 """
 
 from __future__ import annotations
@@ -9,17 +10,23 @@ from __future__ import annotations
 import os
 import select
 import socket
+import sys
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 from ..ipc.channel import Channel
-from ..ipc.ring import EXECUTED, FAILED, Entry, MalformedRing, ServingRing
+from ..ipc.processors import Spin
+from ..ipc.ring import EXECUTED, FAILED, RETURNED, Entry, MalformedRing, ServingRing
 from ..memory.arena_view import ArenaView
 
 #: Slots start on multiples of this.
 _GRAIN: Final = 128
 #: Bells that one call receives; they are equal.
 _BELLS: Final = 256
+#: The first field of an entry differs from entry to entry.
+_SEQUENCE_BYTES: Final = 8
+#: Entries of one ring that are remembered as checked: clients use the same slots again and again.
+_CHECKED: Final = 1024
 
 
 class Beside(Protocol):
@@ -43,14 +50,18 @@ class Beside(Protocol):
 
 
 class _Attached:
-    """One ring, the client's bell, and the models that it may name: sizes of their inputs and outputs in bytes."""
+    """One ring, the client's bell, and the models that it may name: sizes of their inputs and outputs in bytes.
 
-    __slots__ = ("bell", "models", "ring")
+    ``checked`` has the entries that were found valid, by their bytes without the sequence: model, addresses.
+    """
+
+    __slots__ = ("bell", "checked", "models", "ring")
 
     def __init__(self, ring: ServingRing, bell: socket.socket) -> None:
         self.ring = ring
         self.bell = bell
         self.models: dict[int, tuple[Sequence[int], Sequence[int]]] = {}
+        self.checked: dict[bytes, tuple[int, Sequence[int], Sequence[int]]] = {}
 
     def wake(self) -> None:
         """Wake the client. A full bell is as good as another one, and a client that has exited needs none."""
@@ -61,7 +72,7 @@ class _Attached:
 
 
 class WorkerRings:
-    """The rings that are attached. ``execute(model, inputs, outputs)`` runs a model; errors are reported by ``failed``.
+    """The rings that are attached. ``execute(model, inputs, outputs)`` runs a model on addresses; errors go to ``failed``.
 
     ``broken(ring, reason)`` is called for a client that breaks the rules, ``failed(ring, sequence, error)`` for an entry.
     """
@@ -69,12 +80,13 @@ class WorkerRings:
     def __init__(
         self,
         channel: Channel,
-        arena_bytes: int,
+        arena: ArenaView,
         execute: Callable[[int, Sequence[int], Sequence[int]], None],
         failed: Callable[[int, int, Exception], None],
         broken: Callable[[int, str], None],
+        spin_us: int = 0,
     ) -> None:
-        self._arena_bytes = arena_bytes
+        self._arena = arena
         self._execute = execute
         self._failed = failed
         self._broken = broken
@@ -85,6 +97,9 @@ class WorkerRings:
         self._poll.register(self._channel, select.POLLIN)
         self._paused = False
         self._beside: Beside | None = None
+        self._spin = Spin(spin_us)
+        #: Whether an entry was served since the last sleep.
+        self._served = False
 
     def wait_beside(self, beside: Beside) -> None:
         """Let `wait` return for something else too."""
@@ -114,11 +129,13 @@ class WorkerRings:
         """Accept runs of a model on a ring. Ignores a ring that is not attached."""
         if number in self._rings:
             self._rings[number].models[model] = inputs, outputs
+            self._rings[number].checked.clear()
 
     def forbid(self, model: int) -> None:
         """Accept no further runs of a model that is dropped."""
         for attached in self._rings.values():
             attached.models.pop(model, None)
+            attached.checked.clear()
 
     def detach(self, number: int) -> None:
         """Serve a ring no more. Ignores one that is not attached."""
@@ -140,15 +157,20 @@ class WorkerRings:
                 return True
             self._paused = False
             self._change(ServingRing.resume)
-        if any(each.ring.has_entries for each in self._rings.values()):
+        rings = [attached.ring for attached in self._rings.values()]
+        if any(ring.has_entries for ring in rings) or (self._served and self._spin and self._spin_for_entry(rings)):
+            # Messages get their turn between entries, and a bell of a client that has exited is found.
             return self._ready(0)
+        self._served = False
         beside = self._beside
-        if beside is None:
-            return self._ready(None)
         try:
-            return self._ready(None if beside.sleep() else 0)
+            idle = all(ring.sleep() for ring in rings) and (beside is None or beside.sleep())
+            return self._ready(None if idle else 0)
         finally:
-            beside.awake()
+            for ring in rings:
+                ring.awake()
+            if beside is not None:
+                beside.awake()
 
     def serve(self) -> None:
         """Execute an entry of each ring that has one."""
@@ -161,18 +183,33 @@ class WorkerRings:
 
     def _serve_one(self, attached: _Attached) -> None:
         ring = attached.ring
-        entry = ring.take()
-        if entry is None:
+        fields = ring.copy_next()
+        if fields is None:
             return
-        self._check(attached, entry)
-        try:
-            self._execute(entry.model, entry.inputs, entry.outputs)
-        except Exception as error:  # noqa: BLE001 - the client gets the error
-            self._failed(ring.number, entry.sequence, error)
-            ring.complete(FAILED)
+        found = attached.checked.get(fields[_SEQUENCE_BYTES:])
+        if found is None:
+            entry = ring.parse(fields)
+            self._check(attached, entry)
+            base = self._arena.address
+            found = entry.model, [base + each for each in entry.inputs], [base + each for each in entry.outputs]
+            if len(attached.checked) >= _CHECKED:
+                attached.checked.clear()
+            attached.checked[fields[_SEQUENCE_BYTES:]] = found
+        self._served = True
+        if self._spin:
+            ring.note_processor(self._spin.here())
+        if not ring.begin():
+            ring.complete(RETURNED)
         else:
-            ring.complete(EXECUTED)
-        attached.wake()
+            try:
+                self._execute(*found)
+            except Exception as error:  # noqa: BLE001 - the client gets the error
+                self._failed(ring.number, int.from_bytes(fields[:_SEQUENCE_BYTES], sys.byteorder), error)
+                ring.complete(FAILED)
+            else:
+                ring.complete(EXECUTED)
+        if ring.must_ring():
+            attached.wake()
 
     def _check(self, attached: _Attached, entry: Entry) -> None:
         """Raise MalformedRing unless an entry names a model and slots that are large enough for it."""
@@ -183,8 +220,18 @@ class WorkerRings:
             if len(offsets) != len(needed):
                 raise MalformedRing(f"a run with {len(offsets)} tensors instead of {len(needed)}")
             for offset, nbytes in zip(offsets, needed, strict=True):
-                if offset % _GRAIN or offset + nbytes > self._arena_bytes:
+                if offset % _GRAIN or offset + nbytes > self._arena.nbytes:
                     raise MalformedRing(f"a slot of {nbytes} bytes at offset {offset}")
+
+    def _spin_for_entry(self, rings: Sequence[ServingRing]) -> bool:
+        """Spin until there is an entry, while a client was last seen on another processor; return whether there is one."""
+        here = self._spin.here()
+        for ring in rings:
+            ring.note_processor(here)
+        there = [ring for ring in rings if ring.client_ran not in (0, here)]
+        if not there:
+            return False
+        return self._spin.until(lambda: any(ring.has_entries for ring in rings), lambda: there[0].client_ran)
 
     def _change(self, change: Callable[[ServingRing], bool]) -> None:
         for attached in [*self._rings.values()]:

@@ -187,7 +187,7 @@ def test_a_worker_has_little_time_for_the_rest_of_a_run_whose_caller_waits_no_lo
     client, worker = pool.views[ring.number]
     client.append(pool.model, [0], [0])
     worker.take()
-    pool.play(pool.state.on_client_message(_CLIENT, Kind.GIVE_UP, [Kind.GIVE_UP, 0, ring.number]))
+    pool.play(pool.state.on_client_message(_CLIENT, Kind.GIVE_UP, [Kind.GIVE_UP, 0, ring.number, client.submitted]))
     pool.play(pool.state.on_tick(1.0))
     pool.play(pool.state.on_tick(2.0))
     assert not pool.killed
@@ -205,7 +205,7 @@ def test_a_run_whose_caller_waits_no_longer_is_withdrawn_or_not_repeated(pool: _
     begun = [message[1] for _, message in pool.sent if message[0] == Kind.EXECUTE]
     assert len(begun) == 4
     for request in (requests[0], requests[4]):
-        pool.play(pool.state.on_client_message(_CLIENT, Kind.GIVE_UP, [Kind.GIVE_UP, request, 0]))
+        pool.play(pool.state.on_client_message(_CLIENT, Kind.GIVE_UP, [Kind.GIVE_UP, request, 0, 0]))
     assert pool.last(Kind.FAILED)[1] == requests[4]
     pool.play(pool.state.on_tick(1.0))
     pool.play(pool.state.on_tick(2.0 + GIVEN_UP_S))

@@ -175,7 +175,7 @@ class Coordination(Orders):
         waiting = [r for r, wanted in client.unanswered.items() if wanted == "run"] if client else []
         if waiting:
             self.given_up = True
-            self.tell(number, Kind.GIVE_UP, data.draw(st.sampled_from(sorted(waiting))), 0)
+            self.tell(number, Kind.GIVE_UP, data.draw(st.sampled_from(sorted(waiting))), 0, 0)
 
     def tell(self, number: int, kind: Kind, *fields: Any) -> None:
         self.carry_out(self.state.on_client_message(number, kind, [kind, *fields]))

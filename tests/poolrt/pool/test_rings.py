@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 import poolrt
+from poolrt.client_ring import ClientRing
 from poolrt.errors import PoolClosed, PoolError
-from poolrt.ring_runs import ClientRing
-from poolrt.workers.ipc.ring import SubmittingRing
+from poolrt.workers.ipc.ring import RETURNED, SubmittingRing
 
 from .processes import BOUND_S, is_alive, relu_graph, wait_until
 from .servers import started
@@ -139,29 +139,113 @@ def test_a_model_may_be_closed_while_it_runs_on_a_ring(own_pool: poolrt.Pool) ->
     _run(other)
 
 
-def test_slots_of_an_interrupted_run_are_used_again_only_when_it_has_ended(own_pool: poolrt.Pool) -> None:
-    model = _load(own_pool)
-    pids = [worker["pid"] for worker in own_pool.stats()["workers"]]
-    before = _entries(own_pool)
-    for pid in pids:
-        os.kill(pid, signal.SIGSTOP)
+def _load_long(pool: poolrt.Pool) -> poolrt.Model:
+    """Return a model whose runs go by rings and take some tenths of a second."""
+    graph = poolrt.Graph("long")
+    x = graph.input("x", (512, 512))
+    for _ in range(400):
+        x = graph.eltwise(x, "relu")
+    graph.output("y", x)
+    model = pool.load(graph)
+    for _ in range(5):
+        model.run(x=np.zeros((512, 512), np.float32))
+    return model
+
+
+@contextmanager
+def _interrupted_when(holds: Callable[[], bool]) -> Iterator[None]:
+    """Expect that a condition holds in the block, and that the interrupt ends it that is sent then."""
 
     def interrupt() -> None:
-        wait_until(lambda: _entries(own_pool) > before, "the run is submitted")
+        wait_until(holds, "the run is there")
         time.sleep(0.02)
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
-    with _in_thread(interrupt), pytest.raises(KeyboardInterrupt):
-        _run(model)
-    used = [ring for ring in _rings(own_pool) if ring._ring.done < ring._ring.submitted]
-    assert len(used) == 1
-    assert used[0]._abandoned
-    assert not used[0].is_free()
+    with _in_thread(interrupt) as outcome, pytest.raises(KeyboardInterrupt):
+        yield
+    assert outcome == [None]
+
+
+def test_slots_of_an_interrupted_run_are_used_again_only_when_it_has_ended(own_pool: poolrt.Pool) -> None:
+    model = _load_long(own_pool)
+    x = np.zeros((512, 512), np.float32)
+    pids = [worker["pid"] for worker in own_pool.stats()["workers"]]
+    before = sum(ring._ring.taken for ring in _rings(own_pool))
+    with _interrupted_when(lambda: sum(ring._ring.taken for ring in _rings(own_pool)) > before):
+        model.run(x=x)
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    (used,) = (ring for ring in _rings(own_pool) if len(ring))
+    (entry,) = used._under_way
+    assert entry.status == 0
+    memory = own_pool._session.memory
+    spare = memory.take_outputs([x.nbytes] * 4)
+    assert not {*entry.outputs, *entry.inputs} & {*spare}
     for pid in pids:
         os.kill(pid, signal.SIGCONT)
-    wait_until(lambda: used[0]._ring.done == used[0]._ring.submitted, "the worker ends it")
+    wait_until(lambda: used._ring.done == used._ring.submitted, "the worker ends it")
+    used.look()
+    assert entry.status > 0
+    assert not len(used)
+    assert set(entry.outputs) <= {*memory.take_outputs([x.nbytes] * 4)}
+
+
+def test_an_interrupted_run_that_no_worker_has_begun_never_begins(own_pool: poolrt.Pool) -> None:
+    model = _load(own_pool)
+    pids = [worker["pid"] for worker in own_pool.stats()["workers"]]
+    before = _entries(own_pool)
+    runs = sum(ring._ring.taken for ring in _rings(own_pool))
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    with _interrupted_when(lambda: _entries(own_pool) > before):
+        _run(model)
+    assert not any(len(ring) for ring in _rings(own_pool))
+    (used,) = (ring for ring in _rings(own_pool) if ring._ring.done < ring._ring.submitted)
+    assert sum(ring._ring.taken for ring in _rings(own_pool)) == runs
+    for pid in pids:
+        os.kill(pid, signal.SIGCONT)
+    wait_until(lambda: used._ring.done == used._ring.submitted, "the worker returns it")
+    assert used._ring.status(used._ring.done) == RETURNED
     _run(model)
-    assert not used[0]._abandoned
+
+
+def test_threads_share_the_rings_of_a_pool(own_pool: poolrt.Pool) -> None:
+    model = _load(own_pool)
+    before = _entries(own_pool)
+    drawn = [np.random.default_rng(seed).standard_normal((4, 8)).astype(np.float32) for seed in range(8)]
+    wrong: list[int] = []
+
+    def call(number: int) -> None:
+        for _ in range(100):
+            if not np.array_equal(model.run(x=drawn[number])["y"], np.maximum(drawn[number], 0)):
+                wrong.append(number)
+
+    threads = [threading.Thread(target=call, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(BOUND_S)
+        assert not thread.is_alive()
+    assert not wrong
+    assert _entries(own_pool) == before + 800
+
+
+def test_runs_are_right_whichever_side_spins(settings: dict[str, Any]) -> None:
+    with poolrt.Pool(workers=2, threads=1, spin_us=50, **settings) as pool:
+        model = _load(pool)
+        (first, second) = sorted(os.sched_getaffinity(0))[:2]
+        used = [worker["pid"] for worker in pool.stats()["workers"]]
+        try:
+            for mine, theirs in ((first, second), (first, first)):
+                os.sched_setaffinity(0, {mine})
+                for pid in used:
+                    os.sched_setaffinity(pid, {theirs})
+                for _ in range(100):
+                    _run(model)
+                (ring,) = (ring for ring in _rings(pool) if ring._ring.submitted)
+                assert ring._ring.worker_ran == theirs + 1
+        finally:
+            os.sched_setaffinity(0, {first, second})
 
 
 def _change(place: int, value: int) -> Callable[[SubmittingRing], None]:

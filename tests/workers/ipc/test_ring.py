@@ -167,3 +167,87 @@ def test_each_entry_is_executed_or_returned_once_while_the_worker_pauses_at_rand
     assert sorted(done + returned) == list(range(1, client.submitted + 1))
     assert returned
     assert done
+
+
+def test_a_side_rings_once_for_each_sleep_of_the_other() -> None:
+    _, client, worker = make_ring()
+    client.append(1, [], [])
+    assert not client.must_ring(), "the worker does not sleep"
+    assert not worker.sleep(), "there is an entry"
+    worker.awake()
+    worker.take()
+    worker.complete(EXECUTED)
+    assert not worker.must_ring(), "the client does not sleep"
+    assert not client.sleep_until(1), "the entry is done"
+    client.awake()
+    assert worker.sleep()
+    for _ in range(3):
+        client.append(1, [], [])
+    sleep = client.must_ring()
+    assert sleep
+    client.note_rung(sleep)
+    assert not client.must_ring()
+    worker.awake()
+    assert client.sleep_until(4)
+    rung = []
+    while worker.take() is not None:
+        worker.complete(EXECUTED)
+        rung.append(worker.must_ring())
+    assert rung == [False, False, True]
+    assert not worker.must_ring()
+    client.awake()
+    assert worker.sleep()
+    client.append(1, [], [])
+    assert client.must_ring()
+
+
+def test_an_entry_that_is_withdrawn_before_it_begins_is_returned_and_the_next_is_taken() -> None:
+    _, client, worker = make_ring()
+    for _ in range(3):
+        client.append(1, [], [])
+    assert client.withdraw(2)
+    for sequence in (1, 3):
+        entry = worker.take()
+        assert entry is not None
+        assert entry.sequence == sequence
+        assert not client.withdraw(sequence), "it has begun"
+        worker.complete(EXECUTED)
+    assert [client.status(sequence) for sequence in (1, 2, 3)] == [EXECUTED, RETURNED, EXECUTED]
+    for _ in range(CAPACITY):
+        client.append(1, [], [])
+        assert worker.take() is not None
+        worker.complete(EXECUTED)
+
+
+def test_no_entry_is_executed_that_the_client_has_withdrawn_while_the_worker_takes_them() -> None:
+    _, client, worker = make_ring()
+    executed: set[int] = set()
+    withdrawn: set[int] = set()
+    total = 20_000
+
+    def serve() -> None:
+        while client.done < total:
+            entry = worker.take()
+            if entry is not None:
+                executed.add(entry.sequence)
+                worker.complete(EXECUTED)
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    thread = threading.Thread(target=serve)
+    thread.start()
+    try:
+        while client.submitted < total:
+            if client.submitted - client.done < CAPACITY:
+                sequence = client.append(1, [], [])
+                if sequence % 3 and client.done < sequence and client.withdraw(sequence):
+                    withdrawn.add(sequence)
+        thread.join(30)
+    finally:
+        sys.setswitchinterval(before)
+    assert not thread.is_alive()
+    assert withdrawn
+    assert executed
+    assert not executed & withdrawn
+    returned = {*range(1, total + 1)} - executed
+    assert withdrawn <= returned

@@ -1,0 +1,306 @@
+"""`Model.submit` and `Model.map` on rings: many runs in flight, resolved by the threads that wait, whatever happens meanwhile."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import os
+import random
+import signal
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import poolrt
+from poolrt.errors import PoolClosed
+
+from .processes import BOUND_S, relu_graph, wait_until
+from .servers import started
+
+_SHAPE = (4, 8)
+
+
+@pytest.fixture
+def own_pool(settings: dict[str, Any]) -> Iterator[poolrt.Pool]:
+    with poolrt.Pool(workers=2, threads=1, **settings) as pool:
+        yield pool
+
+
+def _submitted(pool: poolrt.Pool) -> int:
+    return sum(ring._ring.submitted for ring in pool._session.link.client.rings._rings.values())
+
+
+def _load(pool: poolrt.Pool) -> poolrt.Model:
+    """Return a model that has a ring to each worker."""
+    model = pool.load(relu_graph(_SHAPE))
+    for _ in range(5):
+        model.run(x=np.zeros(_SHAPE, np.float32))
+    rings = pool._session.link.client.rings._rings
+    wait_until(
+        lambda: len(pool.stats()["workers"]) == len([ring for ring in rings.values() if ring.models]), "rings are there"
+    )
+    return model
+
+
+def _inputs(count: int, seed: int = 0) -> list[Any]:
+    return [*np.random.default_rng(seed).standard_normal((count, *_SHAPE), np.float32)]
+
+
+@contextmanager
+def _stopped(*pids: int) -> Iterator[None]:
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for pid in pids:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+
+
+def _workers(pool: poolrt.Pool) -> list[int]:
+    return [worker["pid"] for worker in pool.stats()["workers"] if worker["pid"]]
+
+
+def test_futures_and_maps_need_no_coordinator_and_use_both_workers(own_pool: poolrt.Pool) -> None:
+    model, inputs = _load(own_pool), _inputs(40)
+    before, coordinator = _submitted(own_pool), own_pool.stats()["pid"]
+    with _stopped(*_workers(own_pool)):  # memory for all runs is taken
+        futures = [model.submit(x=x) for x in inputs]
+    results = [future.result(BOUND_S) for future in futures]
+    assert len(results) == 40
+    del futures, results
+    with _stopped(coordinator):
+        futures = [model.submit(x=x) for x in inputs]
+        results = [future.result(BOUND_S) for future in futures]
+        for x, result in zip(inputs, results, strict=True):
+            np.testing.assert_array_equal(result["y"], np.maximum(x, 0))
+        del results, futures
+        for x, result in zip(inputs, model.map(({"x": x} for x in inputs), in_flight=20), strict=True):
+            np.testing.assert_array_equal(result["y"], np.maximum(x, 0))
+    assert _submitted(own_pool) == before + 120
+    assert all(worker["runs"] >= 40 for worker in own_pool.stats()["workers"])
+
+
+def test_inputs_may_change_as_soon_as_submit_returns_also_if_the_worker_is_killed(own_pool: poolrt.Pool) -> None:
+    model, inputs = _load(own_pool), _inputs(30)
+    pids = _workers(own_pool)
+    futures = []
+    with _stopped(*pids):
+        x = np.empty(_SHAPE, np.float32)
+        for values in inputs:
+            x[...] = values
+            futures.append(model.submit(x=x))
+        x[...] = 7
+        for pid in pids:
+            os.kill(pid, signal.SIGKILL)
+    for values, future in zip(inputs, futures, strict=True):
+        np.testing.assert_array_equal(future.result(BOUND_S)["y"], np.maximum(values, 0))
+
+
+def test_wait_as_completed_and_callbacks_get_runs_that_no_thread_waits_for(own_pool: poolrt.Pool) -> None:
+    model, inputs = _load(own_pool), _inputs(20)
+    called: deque[concurrent.futures.Future[Any]] = deque()
+    futures = [model.submit(x=x) for x in inputs]
+    for future in futures:
+        future.add_done_callback(called.append)
+    wait_until(lambda: len(called) == 20, "all callbacks are called")
+    assert {*called} == {*futures}
+    futures = [model.submit(x=x) for x in inputs]
+    done, not_done = concurrent.futures.wait(futures, BOUND_S)
+    assert (len(done), len(not_done)) == (20, 0)
+    futures = [model.submit(x=x) for x in inputs]
+    assert {*concurrent.futures.as_completed({*futures}, BOUND_S)} == {*futures}
+    for x, future in zip(inputs, futures, strict=True):
+        np.testing.assert_array_equal(future.result()["y"], np.maximum(x, 0))
+
+
+def test_a_callback_may_run_and_submit(own_pool: poolrt.Pool) -> None:
+    model, (x,) = _load(own_pool), _inputs(1)
+    results: deque[Any] = deque()
+
+    def go_on(future: concurrent.futures.Future[Any]) -> None:
+        results.append(model.run(x=future.result()["y"])["y"].copy())
+        model.submit(x=-x).add_done_callback(lambda last: results.append(last.result()["y"].copy()))
+
+    model.submit(x=x).add_done_callback(go_on)
+    wait_until(lambda: len(results) == 2, "both have ended")
+    np.testing.assert_array_equal(results[0], np.maximum(x, 0))
+    np.testing.assert_array_equal(results[1], np.maximum(-x, 0))
+
+
+def test_a_future_is_cancelled_unless_its_worker_has_begun_and_then_never_runs(own_pool: poolrt.Pool) -> None:
+    model, inputs = _load(own_pool), _inputs(10)
+    taken = sum(ring._ring.taken for ring in own_pool._session.link.client.rings._rings.values())
+    with _stopped(*_workers(own_pool)):
+        futures = [model.submit(x=x) for x in inputs]
+        assert not any(future.running() or future.done() for future in futures)
+        assert [future.cancel() for future in futures[::2]] == [True] * 5
+        assert all(future.cancelled() for future in futures[::2])
+        with pytest.raises(concurrent.futures.CancelledError):
+            futures[0].result(BOUND_S)
+        with pytest.raises(concurrent.futures.TimeoutError):
+            futures[1].result(0.05)
+    for x, future in zip(inputs[1::2], futures[1::2], strict=True):
+        np.testing.assert_array_equal(future.result(BOUND_S)["y"], np.maximum(x, 0))
+        assert not future.cancel()
+    runs = sum(ring._ring.taken for ring in own_pool._session.link.client.rings._rings.values())
+    assert runs - taken <= 10
+    assert not own_pool._session.open_futures._futures
+
+
+def test_a_shutdown_completes_futures_that_nobody_waits_for(settings: dict[str, Any]) -> None:
+    for wait in (True, False):
+        pool = poolrt.Pool(workers=1, threads=1, **settings)
+        model, inputs = _load(pool), _inputs(30)
+        futures = [model.submit(x=x) for x in inputs]
+        pool.shutdown(wait)
+        for x, future in zip(inputs, futures, strict=True):
+            np.testing.assert_array_equal(future.result(BOUND_S)["y"], np.maximum(x, 0))
+
+
+def test_a_shutdown_cancels_what_has_not_begun(settings: dict[str, Any]) -> None:
+    pool = poolrt.Pool(workers=1, threads=1, **settings)
+    model, pids = _load(pool), _workers(pool)
+    with _stopped(*pids):
+        futures = [model.submit(x=x) for x in _inputs(10)]
+        pool.shutdown(wait=False, cancel_futures=True)
+        assert all(future.cancelled() for future in futures)
+
+
+def test_closing_a_pool_ends_futures_with_an_error(settings: dict[str, Any]) -> None:
+    pool = poolrt.Pool(workers=1, threads=1, **settings)
+    model, pids = _load(pool), _workers(pool)
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    futures = [model.submit(x=x) for x in _inputs(10)]
+    futures[5].add_done_callback(lambda future: None)
+    pool.close()
+    for future in futures:
+        with pytest.raises(PoolClosed):
+            future.result(BOUND_S)
+
+
+def test_threads_may_wait_for_one_future(own_pool: poolrt.Pool) -> None:
+    model, (x,) = _load(own_pool), _inputs(1)
+    results: deque[Any] = deque()
+    with _stopped(*_workers(own_pool)):
+        future = model.submit(x=x)
+        threads = [threading.Thread(target=lambda: results.append(future.result(BOUND_S))) for _ in range(6)]
+        for thread in threads:
+            thread.start()
+        time.sleep(0.05)
+    for thread in threads:
+        thread.join(BOUND_S)
+    assert len(results) == 6
+    assert all(result is results[0] for result in results)
+
+
+def test_an_interrupt_of_a_wait_leaves_futures_and_maps_that_work(own_pool: poolrt.Pool) -> None:
+    model, inputs = _load(own_pool), _inputs(10)
+    rings = own_pool._session.link.client.rings._rings
+
+    def interrupt() -> None:
+        wait_until(lambda: any(ring._leading for ring in rings.values()), "the thread waits for a worker")
+        time.sleep(0.03)  # not while it looks for messages, which may end the connection
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+    for waits in ("result", "map"):
+        with _stopped(*_workers(own_pool)):
+            futures = [model.submit(x=x) for x in inputs]
+            timer = threading.Thread(target=interrupt)
+            timer.start()
+            with pytest.raises(KeyboardInterrupt):
+                if waits == "result":
+                    futures[3].result(BOUND_S)
+                else:
+                    next(model.map([{"x": x} for x in inputs]))
+            timer.join()
+        for x, future in zip(inputs, futures, strict=True):
+            np.testing.assert_array_equal(future.result(BOUND_S)["y"], np.maximum(x, 0))
+        del futures
+
+
+def test_a_map_that_is_left_gives_its_memory_back(own_pool: poolrt.Pool) -> None:
+    model, inputs = _load(own_pool), _inputs(16)
+    batches = [{"x": x} for x in inputs]
+    for _ in range(3):
+        [*model.map(batches)]
+    used = own_pool.stats()["arena"]["used"]
+    for _ in range(50):
+        steps = model.map(batches)
+        next(steps)
+        del steps
+    [*model.map(batches)]
+    assert own_pool.stats()["arena"]["used"] <= used + 16 * 1024
+
+
+def test_more_runs_than_rings_hold_are_in_flight_and_right(own_pool: poolrt.Pool) -> None:
+    model, inputs = _load(own_pool), _inputs(250)
+    with _stopped(*_workers(own_pool)):
+        futures = [model.submit(x=x) for x in inputs]
+    for x, future in zip(inputs, futures, strict=True):
+        np.testing.assert_array_equal(future.result(BOUND_S)["y"], np.maximum(x, 0))
+
+
+def test_results_are_right_while_workers_are_killed_at_random_with_many_in_flight(settings: dict[str, Any]) -> None:
+    drawn = random.Random(3)
+    with poolrt.Pool(workers=2, threads=1, retries=50, **settings) as pool:
+        model = _load(pool)
+        stop = threading.Event()
+
+        def kill() -> None:
+            while not stop.wait(drawn.uniform(0.02, 0.2)):
+                if pids := _workers(pool):
+                    os.kill(drawn.choice(pids), signal.SIGKILL)
+
+        killer = threading.Thread(target=kill)
+        killer.start()
+        try:
+            begin, count = time.monotonic(), 0
+            under_way: deque[tuple[Any, Any]] = deque()
+            while (spent := time.monotonic() - begin) < 3 or (spent < BOUND_S and pool.stats()["workers_lost"] < 5):
+                for x in _inputs(20, count):
+                    if len(under_way) >= 50:
+                        values, future = under_way.popleft()
+                        np.testing.assert_array_equal(future.result(BOUND_S)["y"], np.maximum(values, 0))
+                    under_way.append((x, model.submit(x=x)))
+                    count += 1
+        finally:
+            stop.set()
+            killer.join(BOUND_S)
+        for values, future in under_way:
+            np.testing.assert_array_equal(future.result(BOUND_S)["y"], np.maximum(values, 0))
+        assert pool.stats()["workers_lost"] >= 5
+        # The books agree with a count from outside: each run was executed, and what is in use is what is kept.
+        del under_way, future
+        assert not pool._session.open_futures._futures
+        assert not any(len(ring) for ring in pool._session.link.client.rings._rings.values())
+        memory = pool._session.memory
+        wait_until(
+            lambda: pool.stats()["arena"]["used"] <= memory._kept._nbytes + memory._kept_outputs._nbytes + 64 * 1024,
+            "the rest is released",
+        )
+
+
+def test_clients_with_many_runs_in_flight_get_their_own_results(tmp_path: Path, settings: dict[str, Any]) -> None:
+    path = tmp_path / "pool.sock"
+    with started(path, settings, workers=2):
+        clients = [poolrt.connect(path) for _ in range(3)]
+        try:
+            models = [_load(client) for client in clients]
+            inputs = [_inputs(60, seed) for seed in range(3)]
+            for _ in range(5):
+                futures = [[model.submit(x=x) for x in mine] for model, mine in zip(models, inputs, strict=True)]
+                for mine, found in zip(inputs, futures, strict=True):
+                    for x, future in zip(mine, found, strict=True):
+                        np.testing.assert_array_equal(future.result(BOUND_S)["y"], np.maximum(x, 0))
+        finally:
+            for client in clients:
+                client.close()
