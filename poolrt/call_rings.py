@@ -26,7 +26,7 @@ from poolrt.workers.ipc.channel import Channel, MalformedMessage, Message
 from poolrt.workers.ipc.protocol import Kind
 from poolrt.workers.memory.arena_view import ArenaView
 
-from .client_call_ring import ClientCallRing
+from .client_call_ring import ClientCallRing, has_calls_to_move, has_results
 from .outcomes import not_called_twice
 from .ring_call import RingCall
 
@@ -86,7 +86,9 @@ class CallRings:
     @property
     def outstanding(self) -> int:
         """Calls that have not ended, roughly."""
-        queued = sum(len(ring.calls) for ring in [*self._rings.values()])
+        queued = 0
+        for ring in [*self._rings.values()]:
+            queued += len(ring.calls)
         return queued + len(self._waiting) + len(self._by_message) + len(self._ended)
 
     def functions_used(self) -> set[int]:
@@ -137,7 +139,7 @@ class CallRings:
             if self._polling:
                 with self._lock:
                     self._set_alarms()
-                    ready = self._has_results()
+                    ready = has_results(self._rings.values())
                 if ready:
                     self.collect()
                     continue
@@ -162,9 +164,9 @@ class CallRings:
                 self._polling = True
                 self._set_alarms()
                 self._watch(channel)
-                if self._has_results():
+                if has_results(self._rings.values()):
                     return False
-                if self._may_balance():
+                if has_calls_to_move(self._rings.values()):
                     timeout = _STALL_S if timeout is None else min(timeout, _STALL_S)
             found = self._poll.poll(None if timeout is None else max(0.0, timeout) * 1000)
         finally:
@@ -390,7 +392,11 @@ class CallRings:
     def _balance(self) -> None:
         """Move half of the calls that no worker has begun from a long queue to an idle worker, with the lock held."""
         rings = self._rings.values()
-        idle = next((ring for ring in rings if not ring.calls), None)
+        idle = None
+        for ring in rings:  # not a generator: an interrupt in the end of one is dropped
+            if not ring.calls:
+                idle = ring
+                break
         if idle is None:
             return
         busy = max(rings, key=lambda ring: len(ring.calls))
@@ -419,14 +425,6 @@ class CallRings:
                 back.append(call)
         self._waiting.extendleft(reversed(back))
         self._place_waiting()
-
-    def _may_balance(self) -> bool:
-        """Return whether calls that no worker has begun wait beside an idle worker."""
-        rings = self._rings.values()
-        return any(not ring.calls for ring in rings) and any(ring.ring.submitted > ring.ring.begun for ring in rings)
-
-    def _has_results(self) -> bool:
-        return any(ring.ring.done != ring.ring.consumed for ring in self._rings.values())
 
     def _lose(self, ring: ClientCallRing, error: dict[str, Any]) -> None:
         """Handle the exit of a worker: its results are kept, one call has failed, and the others go to other workers."""
@@ -477,7 +475,10 @@ class CallRings:
     def _next_ended(self) -> RingCall | None:
         """Return a call to settle; not one that this thread loads, while it does so."""
         with self._lock:
-            return next((call for call in self._ended if not call.loading), None)
+            for call in self._ended:
+                if not call.loading:
+                    return call
+        return None
 
     def _set_alarms(self) -> None:
         """Ask workers for bells, with the lock held: when the call is done that is waited for, or the next one is."""
@@ -495,3 +496,4 @@ class CallRings:
                 # Half of its calls, if others wait for room; or all, to get some of another worker's.
                 at = (consumed + submitted + 1) // 2 if self._waiting else submitted
             ring.ring.sleep_until(max(at, consumed + 1))
+            ring.wake()  # unless an interrupt has come between an entry and its bell, this does nothing

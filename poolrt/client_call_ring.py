@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import time
 from collections import deque
+from collections.abc import Iterable
 from typing import Final
 
 from poolrt.workers.ipc.call_ring import TAKEN_BACK, SubmittingCallRing
@@ -51,11 +52,16 @@ class ClientCallRing:
 
     def wake(self) -> None:
         """Ring if the worker sleeps."""
-        if self.ring.must_ring():
-            try:
+        rung = False
+        try:
+            if self.ring.must_ring():
                 self.bell.send(b"\0", socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
-            except OSError:
-                pass  # it has bells to receive, or has exited, which the coordinator says
+            rung = True
+        except OSError:
+            rung = True  # it has bells to receive, or has exited, which the coordinator says
+        finally:
+            if not rung:
+                self.ring.ring_again()  # an interrupt
 
     def repair(self, waiting: deque[RingCall]) -> None:
         """Repair what an interrupt has left: a call that was not published waits again, one that was read is gone."""
@@ -85,3 +91,20 @@ class ClientCallRing:
                 return False
         self.calls[sequence - words.consumed - 1] = None
         return True
+
+
+def has_calls_to_move(rings: Iterable[ClientCallRing]) -> bool:
+    """Return whether calls that no worker has begun wait beside an idle worker."""
+    idle = stalls = False
+    for ring in rings:  # no generator, in whose end an interrupt is dropped
+        idle |= not ring.calls
+        stalls |= ring.ring.submitted > ring.ring.begun
+    return idle and stalls
+
+
+def has_results(rings: Iterable[ClientCallRing]) -> bool:
+    """Return whether there are results to read."""
+    found = False
+    for ring in rings:
+        found |= ring.ring.done != ring.ring.consumed
+    return found

@@ -131,6 +131,11 @@ class PoolFuture(Future[T]):
             self._invoke_callbacks()  # type: ignore[attr-defined]
 
     @property
+    def is_settled(self) -> bool:
+        """Whether this future is done, as far as it is known."""
+        return self._state not in _OPEN
+
+    @property
     def has_callbacks(self) -> bool:
         """Whether resolving this future calls code of the user."""
         return bool(self._done_callbacks)

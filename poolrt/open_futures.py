@@ -128,6 +128,10 @@ class OpenFutures:
                     self._changed.wait(_CALLBACK_S)  # another thread resolves it
         with self._lock:
             while (self._futures or self.resolving) and self.thread is not None and self.thread.is_alive():
+                for future in [*self._futures]:
+                    if getattr(future, "is_settled", False):
+                        self._futures.discard(future)  # an interrupt came after its end
+                self._changed.notify_all()  # the thread may not know yet of a call that an interrupt has left
                 self._changed.wait(_POLL_S)
 
     def end_after(self, end: Callable[[], None]) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextvars import Context
 from typing import TYPE_CHECKING, Any
 
+from poolrt.cachestore.deferred_interrupts import deferred_interrupts
 from poolrt.errors import PoolError, error_from_wire
 from poolrt.workers.ipc.call_ring import RAISED
 from poolrt.workers.ipc.channel import Message
@@ -81,6 +82,11 @@ class RingCall:
         return self.future or self
 
     @property
+    def is_settled(self) -> bool:
+        """Whether it has ended."""
+        return self.ended
+
+    @property
     def is_over(self) -> bool:
         """Whether it has ended, or another thread is to settle it."""
         return self.ended or self.handed
@@ -116,7 +122,13 @@ class RingCall:
 
     def take_back(self) -> bool:
         """Take this call back; return whether no worker has begun it or will."""
-        return self.rings is not None and self.rings.take_back(self)
+        if self.rings is None:
+            return False
+        with deferred_interrupts():  # a call that was taken back has to be cancelled, or its future never ends
+            taken = self.rings.take_back(self)
+            if taken and self.future is not None:
+                self.future.note_cancelled()
+        return taken
 
     def cancel(self) -> bool:
         """Take a call without a future back, as `Future.cancel`."""
@@ -157,8 +169,8 @@ class RingCall:
         """Load the outcome, and resolve the future if there is one. After an interrupt, call it again."""
         if self.ended:
             return
-        self.loading = True
         try:
+            self.loading = True
             result, error = self._load()
             if self.future is not None:
                 self.future.settle(result, error)
@@ -167,11 +179,12 @@ class RingCall:
                 self._result, self._error = result, error
         finally:
             self.loading = False
+        # An interrupt before it has ended lets all of this be done again.
+        if self.rings is not None:
+            self.rings.note_ended(self)
         self.ended = True
         self.value, self.message = b"", None
         leave, self.leave = self.leave, _nothing
-        if self.rings is not None:
-            self.rings.note_ended(self)
         leave()
 
     def _load(self) -> tuple[Any, BaseException | None]:

@@ -161,6 +161,10 @@ class SubmittingCallRing(CallRing):
         self._rung = sleeps
         return True
 
+    def ring_again(self) -> None:
+        """Note that the bell may not have been rung."""
+        self._rung = 0
+
     def take_back(self, sequences: range) -> int:
         """Take entries back that have not ended; return how many of the last ones will certainly not be begun.
 
