@@ -13,21 +13,20 @@ import threading
 import time
 from pathlib import Path
 
-import numba
 import numpy as np
 import pytest
 
 from poolrt.workers.engines.elf_object import read_object
 from poolrt.workers.engines.object_loader import NativeKernel, ObjectError, load_object
-from poolrt.workers.kernels.native import exponentials, vec
+from poolrt.workers.kernels.native import exponentials, types, vec
 from poolrt.workers.kernels.native.codegen import compile_function
 
 from ...mutations import fresh_seed
 from ..fuzzer import fuzz
 
-INT = numba.types.int64
+INT = types.int64
 BOUND_S = 20.0
-SIGNATURE = numba.types.void(INT, INT, INT, INT, numba.types.float64)
+SIGNATURE = types.void(INT, INT, INT, INT, types.float64)
 
 
 def powers(begin: int, end: int, src: int, dst: int, exponent: float) -> None:

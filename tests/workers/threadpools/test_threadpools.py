@@ -7,12 +7,12 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import numba
 import numpy as np
 import pytest
 
 from poolrt.workers.engines.object_loader import load_object
 from poolrt.workers.engines.target import host_isa
+from poolrt.workers.kernels.native import types
 from poolrt.workers.kernels.native.codegen import compile_function
 from poolrt.workers.kernels.native.integers import load_s32, store_s32
 from poolrt.workers.threadpools.interface import KERNEL_TYPE, KernelFailed, Region, ThreadpoolInterface
@@ -23,7 +23,7 @@ from poolrt.workers.threadpools.threads import ThreadsPool
 
 from .kinds import CASES, Loop, OwnPool, made
 
-I = numba.types.int64  # noqa: E741
+I = types.int64  # noqa: E741
 SECONDS = 20.0
 SYNCHRONOUS = ("threads", "native", "executor")
 
@@ -126,7 +126,7 @@ def test_native_tasks_run_in_order_and_each_once(pool: ThreadpoolInterface) -> N
     def add(begin: int, end: int, at: int) -> None:
         store_s32(at, load_s32(at) + 1)
 
-    kernels = [load_object(compile_function("step", f, numba.types.void(I, I, I), host_isa())) for f in (double, add)]
+    kernels = [load_object(compile_function("step", f, types.void(I, I, I), host_isa())) for f in (double, add)]
     numbers = np.arange(8, dtype=np.int32)
     blobs = [(ctypes.c_int64 * 3)(0, 1, numbers.ctypes.data + 4 * i) for i in range(8)]
     places = [ctypes.addressof(blob) for blob in blobs]
@@ -256,7 +256,7 @@ def test_a_synchronous_pool_runs_more_regions_than_its_queue_holds(loop: Loop) -
     def add(begin: int, end: int, at: int) -> None:
         store_s32(at, load_s32(at) + 1)
 
-    kernel = load_object(compile_function("add", add, numba.types.void(I, I, I), host_isa()))
+    kernel = load_object(compile_function("add", add, types.void(I, I, I), host_isa()))
     number = np.zeros(1, np.int32)
     blob = (ctypes.c_int64 * 3)(0, 1, number.ctypes.data)
     regions = [Region(kernel.address, [ctypes.addressof(blob)], "add", keep=blob)] * 5000

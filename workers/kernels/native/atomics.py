@@ -1,4 +1,4 @@
-"""Atomic operations, futexes and calls by address for Numba functions, for loops that never enter Python.
+"""Atomic operations, futexes and calls by address for kernels, for loops that never enter Python.
 
 All atomics are sequentially consistent; an address is an int64 in bytes, aligned to 8 (a futex word to 4).
 """
@@ -8,9 +8,10 @@ from __future__ import annotations
 from typing import Any, Final
 
 import llvmlite.ir as ir
-from numba.core import cgutils, types
 
-from .vec import I32, I64, Builder, Value, call, intrinsic, pointer
+from . import types
+from .language import intrinsic
+from .vec import I32, I64, Builder, Value, allocate, call, pointer
 
 _FUTEX: Final = 202  # the number of the system call, x86-64
 _CLOCK_GETTIME: Final = 228
@@ -81,7 +82,7 @@ def futex_wait(_: Any, address: types.Integer, value: types.Integer, millisecond
     """Sleep while the 32-bit word at an address is the low half of ``value``, at most so long; wake-ups may be spurious."""
 
     def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
-        limit = cgutils.alloca_once(b, ir.ArrayType(I64, 2))
+        limit = allocate(b, ir.ArrayType(I64, 2))
         seconds = b.sdiv(a[2], I64(1000))
         b.store(seconds, b.gep(limit, [I32(0), I32(0)]))
         rest = b.mul(b.sub(a[2], b.mul(seconds, I64(1000))), I64(1_000_000))
@@ -132,7 +133,7 @@ def stack_room(_: Any) -> Any:
     """Return the address of 256 bytes on the stack, which last as long as the calling function runs."""
 
     def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
-        return b.ptrtoint(cgutils.alloca_once(b, ir.ArrayType(I64, 32)), I64)
+        return b.ptrtoint(allocate(b, ir.ArrayType(I64, 32)), I64)
 
     return types.int64(), emit
 
@@ -177,7 +178,7 @@ def call_kernel(_: Any, function: types.Integer, blob: types.Integer) -> Any:
     """Call a native kernel's entry point with packed arguments; return 0, or for a failure the address that it wrote or 1."""
 
     def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
-        room = cgutils.alloca_once(b, ir.ArrayType(I64, 8))
+        room = allocate(b, ir.ArrayType(I64, 8))
         raised = b.gep(room, [I32(0), I32(4)])
         b.store(I64(0), raised)
         kind = ir.FunctionType(I32, [I64, I64, I64])

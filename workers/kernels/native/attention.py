@@ -17,10 +17,10 @@ from typing import Any
 
 import llvmlite.ir as ir
 import numpy as np
-from numba import njit
-from numba.core import types
 
+from . import types
 from .attention_tile import make_dots, make_means, make_scores, vpower
+from .language import inlined, intrinsic
 from .transpose import gather_rows, transpose, transpose_pad, transpose_part
 from .vec import (
     F32,
@@ -32,7 +32,6 @@ from .vec import (
     fload,
     fstore,
     iload,
-    intrinsic,
     pointer,
     vadd,
     vbroadcast,
@@ -107,7 +106,7 @@ def _make_item(isa: str, blocks: int, room: int, mask: str) -> Any:
     square_at = _stack(1024)
     fill = _make_fill(mask, blocks)
 
-    @njit(inline="always")
+    @inlined
     def run(query: int, key: int, value: int, mask: int, dst: int, record: int, first: int, scale: float) -> None:
         query_row, key_row, value_row, dst_row = (
             iload(record + 16), iload(record + 40), iload(record + 64), iload(record + 88)
@@ -156,7 +155,7 @@ def _make_item(isa: str, blocks: int, room: int, mask: str) -> Any:
     return run
 
 
-@njit(inline="always")
+@inlined
 def _pack(query: int, row: int, rows: int, depth: int, panel: int, blocks: int, scale: float) -> None:
     """Write queries times the scale as (depth, blocks, 16); those behind the last one repeat it."""
     line = 64 * blocks
@@ -173,7 +172,7 @@ def _pack(query: int, row: int, rows: int, depth: int, panel: int, blocks: int, 
         vstore(at, vmul(vload(at), factor))
 
 
-@njit(inline="always")
+@inlined
 def _weigh(scores: int, line: int, count: int, highest: int, total: int, factor: int) -> None:
     """Turn scores of a vector of queries into weights, and bring the running maximum, sum and factor up to date."""
     lowest, zero = vset(np.float32(-np.inf)), vset(np.float32(0.0))
@@ -201,7 +200,7 @@ def _weigh(scores: int, line: int, count: int, highest: int, total: int, factor:
     vstore(total, vfma(vload(total), past, part))
 
 
-@njit(inline="always")
+@inlined
 def _unpack(sums: int, line: int, dst: int, row: int, rows: int, width: int, square: int) -> None:
     """Write sums, 16 queries a vector, as rows."""
     count, whole = min(16, rows), width & -16
@@ -219,11 +218,11 @@ def _make_fill(mask: str, blocks: int) -> Any:
     truth = mask.endswith("_bool")
     item = 1 if truth else 4
 
-    @njit(inline="always")
+    @inlined
     def none(mask: int, row: int, begin: int, rows: int, count: int, scores: int, square: int) -> None:
         pass
 
-    @njit(inline="always")
+    @inlined
     def one(mask: int, row: int, begin: int, rows: int, count: int, scores: int, square: int) -> None:
         for j in range(count):
             place = mask + item * (begin + j)
@@ -231,7 +230,7 @@ def _make_fill(mask: str, blocks: int) -> Any:
             for at in range(0, line, 64):
                 vstore(scores + j * line + at, added)
 
-    @njit(inline="always")
+    @inlined
     def each(mask: int, row: int, begin: int, rows: int, count: int, scores: int, square: int) -> None:
         for c in range(blocks):
             source, lanes = mask + 16 * c * row + item * begin, min(16, rows - 16 * c)
@@ -312,7 +311,7 @@ def _rows(isa: str, mask: str) -> tuple[Callable[..., None], Any]:
     return kernel, types.void(*[types.int64] * 8, types.float64)
 
 
-@njit(inline="always")
+@inlined
 def _add_values(value: int, row: int, weights: int, count: int, width: int, dst: int, past: Any) -> None:
     """Multiply a row by a factor and add weighted values to it."""
     e = 0
@@ -342,7 +341,7 @@ def _add_values(value: int, row: int, weights: int, count: int, width: int, dst:
         e += 16
 
 
-@njit(inline="always")
+@inlined
 def _read_mask(mask: int, count: int, to: int) -> None:
     """Write up to 16 truth values as 0 and minus infinity."""
     if count >= 16:
@@ -352,14 +351,14 @@ def _read_mask(mask: int, count: int, to: int) -> None:
             fstore(to + 4 * i, _truth(mask + i))
 
 
-@njit(inline="always")
+@inlined
 def _read_truths(mask: int, index: int, count: int, square: int) -> Any:
     """Return up to 16 truth values as 0 and minus infinity; the lanes behind them are arbitrary."""
     _read_mask(mask + index, count, square)
     return vload(square)
 
 
-@njit(inline="always")
+@inlined
 def _read_floats(mask: int, index: int, count: int, square: int) -> Any:
     """Return up to 16 floats."""
     return vload_part(mask + 4 * index, count)

@@ -11,8 +11,9 @@ from collections.abc import Callable
 from typing import Any
 
 import llvmlite.ir as ir
-from numba.core import types
 
+from . import types
+from .language import intrinsic
 from .vec import (
     F32,
     I8,
@@ -27,7 +28,6 @@ from .vec import (
     call,
     constant,
     fma,
-    intrinsic,
     lanes_below,
     load,
     maximum,

@@ -11,8 +11,9 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numba import njit, types
 
+from . import types
+from .language import inlined
 from .vec import (
     fload,
     fstore,
@@ -38,7 +39,7 @@ _GROUP = 64
 def make(isa: str, part: str, marked: bool) -> tuple[Callable[..., None], Any]:
     """Return a kernel and its signature."""
 
-    @njit(inline="always")
+    @inlined
     def errors(diff_dst: int, workspace: int, offset: int) -> Any:
         """Return the gradients of 16 elements of dst."""
         if marked:
@@ -49,12 +50,12 @@ def make(isa: str, part: str, marked: bool) -> tuple[Callable[..., None], Any]:
 
 
 def _rows(errors: Any) -> tuple[Callable[..., None], Any]:
-    @njit(inline="always")
+    @inlined
     def add(src: int, diff_dst: int, workspace: int, at: int, middle: Any, one: Any, along: Any) -> tuple[Any, Any]:
         error = errors(diff_dst, workspace, at)
         return vadd(one, error), vfma(error, vsub(vload(src + at), middle), along)
 
-    @njit(inline="always")
+    @inlined
     def run_sums(src: int, diff_dst: int, workspace: int, offset: int, length: int, middle: Any) -> tuple[Any, Any]:
         zero = vset(np.float32(0.0))
         whole = offset + 4 * (length & -16)

@@ -10,10 +10,11 @@ from collections.abc import Callable
 from typing import Any
 
 import llvmlite.ir as ir
-from numba.core import types
 
 from ...desc.data_type import item_size
+from . import types
 from .elements import STORED, masked_load, masked_store, narrowed, widened
+from .language import intrinsic
 from .vec import (
     F32,
     I32,
@@ -24,7 +25,6 @@ from .vec import (
     Value,
     call,
     constant,
-    intrinsic,
     lanes_below,
     maximum,
     pointer,

@@ -11,9 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from numba import types
-
-from . import functions
+from . import functions, types
 from .elements import elements
 from .vec import iload, vkeep
 from .whole_numbers import has_whole_numbers, whole_numbers

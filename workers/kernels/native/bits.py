@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import llvmlite.ir as ir
-from numba import extending
-from numba.core import types
 
-from .vec import I8, I64, Builder, Value, call, intrinsic, pointer, vload, vstore
+from . import types
+from .language import intrinsic
+from .vec import I8, I64, Builder, Value, call, pointer, vload, vstore
 
 
 def make_load(nbytes: int) -> Any:
@@ -115,7 +115,6 @@ def _mover(nbytes: int) -> Any:
 _move_1, _move_2, _move_4, _move_8, _move_16, _move_32 = (_mover(1 << power) for power in range(6))
 
 
-@extending.register_jitable
 def copy_bytes(target: int, source: int, nbytes: int) -> None:
     """Copy bytes to a place that does not overlap with their own. The last vector of a row overlaps the one before it."""
     if nbytes >= 64:
@@ -161,7 +160,6 @@ def _fill_64(_: Any, target: types.Integer, pattern: types.Integer) -> Any:
     return types.void(types.int64, types.int64), emit
 
 
-@extending.register_jitable
 def fill_bytes(target: int, pattern: int, nbytes: int) -> None:
     """Write elements that are equal, of which ``pattern`` has eight bytes."""
     at = 0
@@ -181,7 +179,6 @@ def fill_bytes(target: int, pattern: int, nbytes: int) -> None:
         at += 1
 
 
-@extending.register_jitable
 def zero_bytes(target: int, nbytes: int) -> None:
     """Write zeros."""
     fill_bytes(target, 0, nbytes)

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from numba.core import types
-
+from . import types
 from .combined_lanes import lanes_of, make_combination
 from .vec import iload
 

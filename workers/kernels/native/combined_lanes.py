@@ -8,9 +8,10 @@ from __future__ import annotations
 from typing import Any, Final
 
 import llvmlite.ir as ir
-from numba.core import types
 
-from .vec import I8, I32, Builder, Value, intrinsic, pointer
+from . import types
+from .language import intrinsic
+from .vec import I8, I32, Builder, Value, pointer
 
 #: Function -> LLVM's predicate of a comparison.
 _COMPARISONS: Final = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<", "eq": "==", "ne": "!="}

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from numba import njit, types
-
+from . import types
 from .movement import Movement
 from .reorder import copier
 
@@ -19,7 +18,7 @@ def make(isa: str, kind: str) -> tuple[Callable[..., None], Any]:
     """
 
     movement = Movement(kind, kind)
-    copy, size = njit(copier(movement)), movement.src_size
+    copy, size = copier(movement), movement.src_size
 
     def kernel(
         begin: int, end: int, dst: int, row: int, chunk: int,

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numba.core import types
 
+from . import types
 from .reduce_tile import NO_RESIDUAL, TileShape, make_tile
 from .vec import iload
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numba
 import numpy as np
-from numba.core import types
 
+from . import types
 from .vec import vadd, vfma, vkeep, vload, vload_part, vmax, vset, vstore
 
 
@@ -20,7 +19,6 @@ def make(isa: str, ragged: bool) -> tuple[Callable[..., None], Any]:
     columns; the lower bounds before and after the residual is added. One item of work is a row of one block.
     """
 
-    @numba.njit
     def finish(value: Any, to: int, residual: int, low: Any, bound: Any, lanes: int) -> None:
         if residual != 0:
             value = vadd(vmax(low, value), vload(residual))

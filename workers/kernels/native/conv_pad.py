@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numba.core import types
 
+from . import types
 from .vec import vload, vset, vstore
 
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from numba.core import types
-
+from . import types
 from .bits import zero_bytes
 from .running_sum import LANES, WIDE_LANES, make_rows, make_scan, make_sums
 from .vec import iload

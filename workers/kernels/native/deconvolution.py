@@ -13,9 +13,9 @@ from typing import Any, Final
 
 import llvmlite.ir as ir
 import numpy as np
-from numba import njit, types
 
-from . import functions
+from . import functions, types
+from .language import inlined, intrinsic
 from .vec import (
     F32,
     I8,
@@ -29,7 +29,6 @@ from .vec import (
     call,
     fload,
     iload,
-    intrinsic,
     splat,
     vadd,
     vbroadcast,
@@ -112,7 +111,7 @@ def make(isa: str, scaled: bool, phases: int, chain: tuple[Any, ...]) -> tuple[C
 def _total(scaled: bool) -> Any:
     """Return a function that adds up the taps of 16 elements of a phase, from number ``j`` on."""
 
-    @njit(inline="always")
+    @inlined
     def total(
         base: int, factors: int, start: float, d: int, h: int, w: int, j: int, in_height: int, in_width: int, area: int,
         kernel_height: int, kernel_width: int,

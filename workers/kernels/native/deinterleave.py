@@ -8,10 +8,11 @@ from __future__ import annotations
 from typing import Any, Final
 
 import llvmlite.ir as ir
-from numba.core import types
 
+from . import types
+from .language import intrinsic
 from .movement import Movement
-from .vec import I32, I64, LANES, Builder, Value, intrinsic, pointer
+from .vec import I32, I64, LANES, Builder, Value, pointer
 
 #: Bytes of what is shuffled at a time: a register of AVX2, which shuffles more than two in many steps.
 _REGISTER: Final = 32

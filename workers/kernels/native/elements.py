@@ -18,9 +18,10 @@ from typing import Any, Final
 
 import llvmlite.ir as ir
 import numpy as np
-from numba.core import types
 
 from ...desc.data_type import LIMITS, item_size
+from . import types
+from .language import intrinsic
 from .vec import (
     F32,
     F64,
@@ -40,7 +41,6 @@ from .vec import (
     constant,
     doubles,
     dset,
-    intrinsic,
     isa_of,
     lanes_below,
     maximum,

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from numba import types
-
-from . import functions
+from . import functions, types
 from .elements import elements
 from .vec import vkeep
 

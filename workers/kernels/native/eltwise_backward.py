@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numba import types
 
+from . import types
 from .slopes import slope
 from .vec import vkeep, vload, vmul, vstore, vstore_part
 

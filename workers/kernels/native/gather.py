@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from numba.core import types
-
+from . import types
 from .bits import copy_bytes, make_gather, make_load, make_load_index, make_store, zero_bytes
 from .vec import iload
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-import numba
 import numpy as np
-from numba.core import types
 
+from . import types
 from .reduce_tile import NO_RESIDUAL, OPEN, TileShape, make_tiles
 from .transpose import transpose, transpose_pad
 from .vec import iload, prefetch, vload, vload_part, vstore
@@ -36,7 +35,7 @@ def make(isa: str, heights: tuple[int, ...], blocks: int, rows: bool, packs: str
     parts may be one more); and the lower bounds before and after the residual is added. One item of work is a strip
     of tiles, as many as in any other or one less, for ``blocks`` vectors of columns of one product.
     """
-    pack = numba.njit(_pack_columns if packs == "columns" else _pack_rows)
+    pack = _pack_columns if packs == "columns" else _pack_rows
     together = _TOGETHER.get(isa, 1) if packs == "rows" else 1
     wide, narrow = (make_tiles({height: _shape(height, width, rows) for height in heights}) for width in (blocks, 1))
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-import numba
 import numpy as np
-from numba.core import types
 
+from . import types
 from .gemv_sums import add_rows, sum_columns, sum_packed
 from .vec import iload, vadd, vload_part, vmax, vset, vstore_part
 
@@ -36,7 +35,7 @@ def make(isa: str, order: str) -> tuple[Callable[..., None], Any]:
     sums_at_once = _SUMS.get(isa, 2)
     joined = _JOINED if order == "rows" else 1
     make_sums = {"packed": _packed, "rows": _rows, "columns": _columns}[order]
-    compute = numba.njit(make_sums(_ROWS.get(isa, 2) if order == "rows" else sums_at_once))
+    compute = make_sums(_ROWS.get(isa, 2) if order == "rows" else sums_at_once)
 
     def gemv(
         begin: int, end: int, left: int, right: int, bias: int, sums: int, dst: int, residual: int, batch_table: int,

@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import llvmlite.ir as ir
-from numba.core import types
 
+from . import types
+from .language import intrinsic
 from .vec import (
     F32,
     I32,
@@ -20,7 +21,6 @@ from .vec import (
     constant,
     fma,
     fold,
-    intrinsic,
     lanes_below,
     load,
     pointer,

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import llvmlite.ir as ir
-from numba.core import types
 
+from . import types
 from .elements import STORED, elements, masked_kind, widened
-from .vec import I8, I16, I32, I64, LANES, VI, Builder, Value, call, intrinsic, pointer, splat
+from .language import intrinsic
+from .vec import I8, I16, I32, I64, LANES, VI, Builder, Value, call, pointer, splat
 
 _VL = ir.VectorType(I64, LANES)
 

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
-from numba.core import types
 
+from . import types
 from .integer_dot import register_bits
 from .integer_tile import SIZES, IntegerTile, make_integer_tile
 from .integers import load_s32

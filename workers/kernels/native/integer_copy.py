@@ -6,12 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 import llvmlite.ir as ir
-import numba
-from numba.core import types
 
+from . import types
 from .integer_weights import interleave_rows
 from .integers import load_s32
-from .vec import I8, I16, Builder, Value, intrinsic, pointer
+from .language import intrinsic
+from .vec import I8, I16, Builder, Value, pointer
 
 
 def make(isa: str, how: str, signed: bool) -> tuple[Callable[..., None], Any]:
@@ -29,7 +29,6 @@ def make(isa: str, how: str, signed: bool) -> tuple[Callable[..., None], Any]:
     interleave = _make_interleave(flips)
     put64, put1 = (_make_put(lanes, wide) for lanes in (64, 1))
 
-    @numba.njit
     def move(to: int, at: int, count: int) -> None:
         i = 0
         while i + 64 <= count:
@@ -45,7 +44,6 @@ def make(isa: str, how: str, signed: bool) -> tuple[Callable[..., None], Any]:
             move1(to + i * wide, at + i)
             i += 1
 
-    @numba.njit
     def fill(to: int, value: int, count: int) -> None:
         i = 0
         while i + 64 <= count:

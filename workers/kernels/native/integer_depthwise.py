@@ -7,11 +7,12 @@ from typing import Any, Final, NamedTuple
 
 import llvmlite.ir as ir
 import numpy as np
-from numba.core import types
 
+from . import types
 from .integer_dot import multiply_groups, register_bits
 from .integer_tile import SIZES, narrowed, store_lanes
 from .integers import load_s32
+from .language import intrinsic
 from .vec import (
     I8,
     I32,
@@ -24,7 +25,6 @@ from .vec import (
     call,
     fload,
     fma,
-    intrinsic,
     lanes_below,
     maximum,
     minimum,

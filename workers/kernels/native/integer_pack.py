@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from numba.core import types
-
+from . import types
 from .integers import load_s8, load_s32, load_u8, store_s32
 
 

@@ -6,10 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 import llvmlite.ir as ir
-from numba.core import types
 
+from . import types
 from .integer_dot import multiply_groups, register_bits
-from .vec import I32, I64, LANES, VI, Builder, Value, call, intrinsic, lanes_below, pointer, splat
+from .language import intrinsic
+from .vec import I32, I64, LANES, VI, Builder, Value, call, lanes_below, pointer, splat
 
 
 def make(isa: str, how: str, positions: int, blocks: int) -> tuple[Callable[..., None], Any]:

@@ -9,13 +9,13 @@ from collections.abc import Callable
 from typing import Any
 
 import llvmlite.ir as ir
-import numba
 import numpy as np
-from numba.core import types
 
+from . import types
 from .integer_dot import GROUP, multiply_groups, register_bits
 from .integers import load_s32, store_s32
-from .vec import I8, I16, I64, LANES, VI, WIDTH, Builder, Value, fload, fstore, intrinsic, pointer
+from .language import intrinsic
+from .vec import I8, I16, I64, LANES, VI, WIDTH, Builder, Value, fload, fstore, pointer
 
 
 def make(isa: str, how: str, exact: bool, bias: str) -> tuple[Callable[..., None], Any]:
@@ -30,7 +30,6 @@ def make(isa: str, how: str, exact: bool, bias: str) -> tuple[Callable[..., None
     size = GROUP[how]
     total = _make_total(how, register_bits(isa))
 
-    @numba.njit
     def bias_of(address: int) -> float:
         if bias == "f32":
             return np.float64(fload(address))

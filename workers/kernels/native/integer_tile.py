@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 import llvmlite.ir as ir
-from numba.core import types
 
+from . import types
 from .integer_dot import multiply_groups
+from .language import intrinsic
 from .vec import (
     F32,
     I8,
@@ -29,7 +30,6 @@ from .vec import (
     call,
     constant,
     fma,
-    intrinsic,
     lanes_below,
     maximum,
     minimum,

@@ -6,10 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 import llvmlite.ir as ir
-from numba.core import types
 
+from . import types
 from .integer_dot import GROUP
-from .vec import I8, LANES, Builder, Value, intrinsic, pointer
+from .language import intrinsic
+from .vec import I8, LANES, Builder, Value, pointer
 
 
 def make(isa: str, how: str) -> tuple[Callable[..., None], Any]:

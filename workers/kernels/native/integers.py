@@ -1,12 +1,12 @@
-"""Loads and stores of whole numbers for Numba functions, widened to int64 and cut back from it."""
+"""Loads and stores of whole numbers for kernels, widened to int64 and cut back from it."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from numba.core import types
-
-from .vec import I8, I32, I64, Builder, Value, intrinsic, pointer
+from . import types
+from .language import intrinsic
+from .vec import I8, I32, I64, Builder, Value, pointer
 
 
 @intrinsic

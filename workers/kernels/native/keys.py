@@ -9,9 +9,10 @@ from __future__ import annotations
 from typing import Any, Final
 
 import llvmlite.ir as ir
-from numba.core import types
 
-from .vec import I32, I64, VF, Builder, Value, call, intrinsic, pointer, vector
+from . import types
+from .language import intrinsic
+from .vec import I32, I64, VF, Builder, Value, call, pointer, vector
 
 #: Data type -> bits of an element, and of a float those of infinity.
 _TYPES: Final[dict[str, tuple[int, int]]] = {

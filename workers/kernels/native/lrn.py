@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import types
 
+from . import types
 from .exponentials import emit_exp, emit_log
+from .language import intrinsic
 from .vec import (
     LANES,
     VI,
@@ -23,7 +24,6 @@ from .vec import (
     call,
     constant,
     fma,
-    intrinsic,
     splat,
     vdiv,
     vector,

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numba.core import types
 
+from . import types
 from .nbits_sums import make_columns, make_unpack
 from .vec import fstore, vadd, vload_part, vset, vsum
 

@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import llvmlite.ir as ir
-from numba.core import types
 
 from ...desc.data_type import LIMITS
+from . import types
 from .elements import SMALL, STORED, masked_load, masked_store, narrowed, widened
-from .vec import F32, I8, I16, I32, I64, LANES, VD, VF, Builder, Value, intrinsic, lanes_below, pointer
+from .language import intrinsic
+from .vec import F32, I8, I16, I32, I64, LANES, VD, VF, Builder, Value, lanes_below, pointer
 
 #: What data types of one width are moved as.
 _BITS: Final[dict[str, ir.Type]] = {"bits8": I8, "bits16": I16, "bits32": F32, "bits64": I64}

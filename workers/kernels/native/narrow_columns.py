@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-import numba
-
 from .movement import Movement
 from .transpose import transposes
 from .vec import prefetch
@@ -56,5 +54,5 @@ def make_columns(dtype: str, order: str) -> Callable[..., None]:
             for k in range(whole, K, 16):
                 transpose_pad(at + k * size, column, floats + k * 64, 64, count, min(16, K - k))
 
-    made: Callable[..., None] = numba.njit({"packed": packed, "rows": rows, "columns": in_columns}[order])
+    made: Callable[..., None] = {"packed": packed, "rows": rows, "columns": in_columns}[order]
     return made

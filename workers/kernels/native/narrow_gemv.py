@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-import numba
 import numpy as np
-from numba.core import types
 
 from ...desc.data_type import item_size
+from . import types
 from .narrow_results import make_results
 from .narrow_sums import add_rows, sum_columns, sum_packed
 from .vec import iload, vset, vstore
@@ -37,7 +36,7 @@ def make(
     """
     sums_at_once = _SUMS.get(isa, 1)
     make_sums = {"packed": _packed, "rows": _rows, "columns": _columns}[order]
-    compute = numba.njit(make_sums(sums_at_once, heights, right))
+    compute = make_sums(sums_at_once, heights, right)
     write = make_results(bias, dst)
     size, bias_size = item_size(dst), item_size(bias or "f32")
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numba
-
 from .elements import elements
 from .vec import vadd, vload, vmax
 
@@ -41,5 +39,5 @@ def make_results(bias: str, dst: str) -> Callable[..., None]:
                 else:
                     store_part(onto + place, value, count)
 
-    made: Callable[..., None] = numba.njit(write)
+    made: Callable[..., None] = write
     return made

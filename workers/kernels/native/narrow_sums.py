@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from numba.core import types
-
 from ...desc.data_type import item_size
+from . import types
 from .elements import STORED, emit_load, masked_load, widened
 from .gemv_sums import carry, spread
+from .language import intrinsic
 from .vec import (
     F32,
     I64,
@@ -19,7 +19,6 @@ from .vec import (
     constant,
     fma,
     fold,
-    intrinsic,
     lanes_below,
     load,
     pointer,

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import llvmlite.ir as ir
-from numba.core import types
 
+from . import types
 from .gemv_sums import carry, spread
+from .language import intrinsic
 from .vec import (
     I8,
     I32,
@@ -21,7 +22,6 @@ from .vec import (
     call,
     constant,
     fma,
-    intrinsic,
     lanes_below,
     load,
     pointer,

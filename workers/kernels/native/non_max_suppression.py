@@ -10,9 +10,8 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numba import extending
-from numba.core import types
 
+from . import types
 from .bits import make_store
 from .keys import make_key
 from .top_k import sink
@@ -100,7 +99,6 @@ def make(isa: str, center_point: bool) -> tuple[Callable[..., None], Any]:
     return kernel, types.void(*[types.int64] * 18)
 
 
-@extending.register_jitable
 def _overlaps(corners: int, room: int, count: int, box: int, limit: float) -> bool:
     """Return whether a box overlaps one of those that are chosen by more than a limit."""
     zero, none = vset(np.float32(0.0)), vset(np.float32(-np.inf))

@@ -13,8 +13,9 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numba import njit, types
 
+from . import types
+from .language import inlined
 from .vec import (
     fload,
     vadd,
@@ -38,14 +39,14 @@ def make(isa: str, part: str, sums: bool = False, centered: bool = True) -> tupl
     return _rows(sums, centered) if part == "rows" else _columns()
 
 
-@njit(inline="always")
+@inlined
 def _part(src: int, error: int, scale: int, middle: Any, factor: Any) -> tuple[Any, Any]:
     """Return 16 gradients of normalised values, and the products with these."""
     one = vmul(vload(error), vload(scale))
     return one, vmul(one, vmul(vsub(vload(src), middle), factor))
 
 
-@njit(inline="always")
+@inlined
 def _row_sums(
     src: int, error: int, length: int, scale: int, mask: int, middle: Any, factor: Any
 ) -> tuple[float, float]:
@@ -74,7 +75,7 @@ def _row_sums(
 
 
 def _rows(sums: bool, centered: bool) -> tuple[Callable[..., None], Any]:
-    @njit(inline="always")
+    @inlined
     def finish(
         src: int, error: int, scale: int, middle: Any, factor: Any, shared: Any, slant: Any, line: int, below: int,
         lanes: int,

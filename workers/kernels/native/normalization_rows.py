@@ -12,10 +12,10 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numba import njit, types
 
-from . import functions
+from . import functions, types
 from .elements import elements
+from .language import inlined
 from .vec import (
     fload,
     fstore,
@@ -44,7 +44,7 @@ def _mean(dtype: str) -> Any:
     size, real, load, load_tail, fill = of.size, of.real, of.load, of.load_tail, of.fill
     step, group = 16 * of.size, of.size * _GROUP
 
-    @njit(inline="always")
+    @inlined
     def mean(line: int, length: int) -> Any:
         """Return the mean of a row, rounded to the type of lanes."""
         whole = size * (length & -16)
@@ -76,7 +76,7 @@ def _moments(dtype: str) -> Any:
     size, real, load, load_tail, fill = of.size, of.real, of.load, of.load_tail, of.fill
     step, group = 16 * of.size, of.size * _GROUP
 
-    @njit(inline="always")
+    @inlined
     def moments(line: int, length: int, mean: float) -> tuple[float, float]:
         """Return by how much a rounded mean is too small, and the mean square of distances to it, in float64."""
         whole = size * (length & -16)
@@ -108,7 +108,7 @@ def _statistics(centered: bool, dtype: str) -> Any:
     """Return a function that finds a row's mean, what to add to it, and its variance; the mean is 0 if not ``centered``."""
     real, mean_of, moments_of = elements(dtype).real, _mean(dtype), _moments(dtype)
 
-    @njit(inline="always")
+    @inlined
     def statistics(line: int, length: int, mean: int, variance: int, given: int) -> tuple[Any, Any, Any]:
         """Read the statistics if they are ``given``, else write them if they are wanted."""
         middle, rest = real(0.0), 0.0

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from .reference.scalars import piece
 
-
-@piece
 def padded_index(mode: int, index: int, kept: int) -> int:
     """Return the number, among ``kept`` elements, of the one for an index that counts from the first; -1 for the constant.
 

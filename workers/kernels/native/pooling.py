@@ -12,10 +12,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numba import njit, types
 
+from . import types
 from .elements import elements
 from .inside import load_apart, load_inside
+from .language import inlined
 from .vec import (
     dcount_inside,
     iload,
@@ -41,7 +42,7 @@ def make(isa: str, algorithm: str, part: str, dtype: str) -> tuple[Callable[...,
     return makers[part](algorithm == "max", algorithm == "avg_include_padding", dtype)
 
 
-@njit(inline="always")
+@inlined
 def dimension(table: int) -> tuple[int, int, int, int, int, int]:
     """Return source size, destination size, kernel, stride, dilation and left padding of a dimension."""
     return (
@@ -49,7 +50,7 @@ def dimension(table: int) -> tuple[int, int, int, int, int, int]:
     )  # fmt: skip
 
 
-@njit(inline="always")
+@inlined
 def inside(first: int, step: int, window: int, size: int) -> tuple[int, int]:
     """Return the range of window positions whose index first + position * step is in [0, size)."""
     low = 0
@@ -61,14 +62,14 @@ def inside(first: int, step: int, window: int, size: int) -> tuple[int, int]:
     return low, max(low, high)
 
 
-@njit(inline="always")
+@inlined
 def row_of(item: int, depth: int, height: int) -> tuple[int, int, int]:
     """Return the channel, depth and height of a row by its number."""
     rest = item // height
     return rest // depth, rest % depth, item - rest * height
 
 
-@njit(inline="always")
+@inlined
 def next_row(channel: int, d: int, h: int, depth: int, height: int) -> tuple[int, int, int]:
     """Return the channel, depth and height of the row behind one; divisions would take as long as half a row."""
     h += 1
@@ -85,7 +86,7 @@ def make_see(dtype: str) -> Any:
     """Return the function of a row that returns what 16 windows see of it."""
     seen_inside, seen_apart = load_inside(dtype), load_apart(dtype)
 
-    @njit(inline="always")
+    @inlined
     def see(line: int, index: int, stride: int, width: int, nothing: Any) -> Any:
         """Return the elements at index, index + stride, ... of a row, ``nothing`` for those outside of it."""
         if stride == 1:

@@ -11,8 +11,9 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numba import njit, types
 
+from . import types
+from .language import inlined
 from .pooling import dimension, inside
 from .vec import fload, fstore, sload, vadd, vdiv, vkeep, vload, vload_same, vset, vstore, vstore_part
 
@@ -26,7 +27,7 @@ def make(isa: str, algorithm: str, part: str) -> tuple[Callable[..., None], Any]
     return makers[part](algorithm == "max", algorithm == "avg_include_padding")
 
 
-@njit(inline="always")
+@inlined
 def _windows(index: int, window: int, stride: int, step: int, left: int, count: int) -> tuple[int, int]:
     """Return the range of windows that may see an element; with dilations, not all of them do."""
     first = index + left - (window - 1) * step
@@ -34,7 +35,7 @@ def _windows(index: int, window: int, stride: int, step: int, left: int, count: 
     return low, min(count, (index + left) // stride + 1)
 
 
-@njit(inline="always")
+@inlined
 def _seen(first: int, step: int, window: int, size: int) -> int:
     """Return how many elements of src a window sees in a dimension."""
     low, high = inside(first, step, window, size)

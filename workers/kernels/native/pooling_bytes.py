@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 import llvmlite.ir as ir
-import numba
-from numba.core import types
 
-from .vec import I8, Builder, Value, intrinsic, pointer
+from . import types
+from .language import intrinsic
+from .vec import I8, Builder, Value, pointer
 
 
 def make(isa: str, signed: bool) -> tuple[Callable[..., None], Any]:
@@ -22,7 +22,6 @@ def make(isa: str, signed: bool) -> tuple[Callable[..., None], Any]:
     start1, more1 = _make_steps(1, signed)
     _, more16 = _make_steps(16, signed)
 
-    @numba.njit
     def start(to: int, channels: int) -> None:
         c = 0
         while c + 64 <= channels:
@@ -32,7 +31,6 @@ def make(isa: str, signed: bool) -> tuple[Callable[..., None], Any]:
             start1(to + c)
             c += 1
 
-    @numba.njit
     def more(to: int, at: int, channels: int) -> None:
         c = 0
         while c + 64 <= channels:

@@ -12,11 +12,12 @@ from typing import Any, Final
 
 import llvmlite.ir as ir
 import numpy as np
-from numba import njit, types
 
+from . import types
 from .elements import elements
+from .language import inlined, intrinsic
 from .pooling import dimension, inside, make_see, next_row, row_of
-from .vec import I8, I64, Builder, Value, dcount_inside, intrinsic, vadd, vcount_inside, vdiv, veven, vmax, vmul, vodd
+from .vec import I8, I64, Builder, Value, dcount_inside, vadd, vcount_inside, vdiv, veven, vmax, vmul, vodd
 
 #: Bytes of one dimension's entries in the table.
 _DIM: Final = 48
@@ -39,7 +40,7 @@ def make(isa: str, algorithm: str, dtype: str) -> tuple[Callable[..., None], Any
     behind = 16 if size <= 4 else 0
     room = _room(wide * (ROOM + SLACK))
 
-    @njit(inline="always")
+    @inlined
     def combine_rows(source: int, down: int, rows: int, target: int, columns: int, first: int, nothing: Any) -> None:
         """Combine one to three rows into the row in between, or into what it has unless they are the ``first`` ones."""
         second = source + down * min(1, rows - 1)
@@ -62,7 +63,7 @@ def make(isa: str, algorithm: str, dtype: str) -> tuple[Callable[..., None], Any
                 value = combine(load_tail(third + at, count), value)
             store_row(target + wide * column, value)
 
-    @njit(inline="always")
+    @inlined
     def along_row(line: int, window: int, stride: int, step: int, nothing: Any) -> Any:
         """Return 16 windows of the row in between."""
         value, other = nothing, nothing
@@ -85,7 +86,7 @@ def make(isa: str, algorithm: str, dtype: str) -> tuple[Callable[..., None], Any
                 at += wide * step
         return combine(value, other)
 
-    @njit(inline="always")
+    @inlined
     def apart(line: int, down: int, rows: int, window: int, nothing: Any) -> Any:
         """Return 16 windows that move by two, of rows of the source with all that the windows see."""
         value, other = nothing, nothing

@@ -11,9 +11,10 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numba import njit, types
 
+from . import types
 from .elements import elements
+from .language import inlined
 from .pooling import dimension, inside, make_see
 from .vec import vadd, vcount_inside, vdiv, vkeep, vload, vmax, vmul, vset, vstore, vstore_part
 
@@ -77,7 +78,7 @@ def _rows(takes_max: bool, counts_padding: bool) -> tuple[Callable[..., None], A
     start = np.float32(-np.inf if takes_max else 0.0)
     see, load = make_see("f32"), elements("f32").load
 
-    @njit(inline="always")
+    @inlined
     def along_width(line: int, index: int, window: int, stride: int, width: int, nothing: Any) -> Any:
         """Return 16 neighbouring windows of a row."""
         value = nothing

@@ -11,8 +11,9 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numba import njit, types
 
+from . import types
+from .language import inlined
 from .pooling import dimension
 from .vec import (
     vadd,
@@ -38,7 +39,7 @@ def make(isa: str, algorithm: str, part: str) -> tuple[Callable[..., None], Any]
     return makers[part](algorithm == "max", algorithm == "avg_include_padding")
 
 
-@njit(inline="always")
+@inlined
 def _seen(first: int, size: int) -> int:
     """Return how many of the three indices from ``first`` on are in [0, size)."""
     return max(0, min(first + 3, size) - max(first, 0))
@@ -48,7 +49,7 @@ def _blocked(takes_max: bool, counts_padding: bool) -> tuple[Callable[..., None]
     combine = vmax if takes_max else vadd
     start = np.float32(-np.inf if takes_max else 0.0)
 
-    @njit(inline="always")
+    @inlined
     def look(line: int, column: int, width: int, rows: int, nothing: Any) -> Any:
         """Return the combination of a column's ``rows`` elements, ``nothing`` outside of the source."""
         value = nothing
@@ -101,7 +102,7 @@ def _rows(takes_max: bool, counts_padding: bool) -> tuple[Callable[..., None], A
     combine = vmax if takes_max else vadd
     start = np.float32(-np.inf if takes_max else 0.0)
 
-    @njit(inline="always")
+    @inlined
     def look(source: int, row: int, height: int, width: int, index: int, nothing: Any) -> Any:
         """Return the combinations of three neighbours in 16 places of a row, ``nothing`` outside of the source."""
         value = nothing

@@ -7,12 +7,13 @@ from typing import Any, Final
 
 import llvmlite.ir as ir
 import numpy as np
-from numba.core import cgutils, types
 
+from . import types
 from .bits import make_store
 from .functions import ELTWISE
 from .integer_tile import SIZES, load_float, narrowed, narrowed_with, store_lanes
 from .integers import load_s32, load_u8
+from .language import intrinsic
 from .vec import (
     I1,
     I8,
@@ -20,11 +21,11 @@ from .vec import (
     LANES,
     Builder,
     Value,
+    allocate,
     apply,
     constant,
     fload,
     fma,
-    intrinsic,
     lanes_below,
     maximum,
     minimum,
@@ -49,7 +50,7 @@ def room(_: Any) -> Any:
     """Return the address of 512 bytes on the stack."""
 
     def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
-        return b.ptrtoint(cgutils.alloca_once(b, ir.ArrayType(I8, 512)), I64)
+        return b.ptrtoint(allocate(b, ir.ArrayType(I8, 512)), I64)
 
     return types.int64(), emit
 

@@ -6,10 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numba import extending
-from numba.core import types
 
-from . import functions
+from . import functions, types
 from .vec import vadd, vfma, vload_part, vmul, vneg, vset, vstore_part
 
 #: The parts: whole cells, and the two halves of a GRU's, between which the reset state is multiplied.
@@ -38,8 +36,6 @@ def make(isa: str, cell: int, activation: str, alpha: float) -> tuple[Callable[.
         if begun:
             value = vadd(value, vload_part(products, lanes))
         return value
-
-    extending.register_jitable(added)
 
     def recurrent_cell(
         begin: int, end: int, inputs: int, products: int, before: int, after: int, kept: int, keeps: int, bias: int,

@@ -13,9 +13,10 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import llvmlite.ir as ir
-from numba import njit, types
 
+from . import types
 from .elements import elements
+from .language import inlined, intrinsic
 from .vec import (
     I16,
     VF,
@@ -24,7 +25,6 @@ from .vec import (
     apply,
     fma,
     fold,
-    intrinsic,
     maximum,
     minimum,
     vkeep_or,
@@ -121,11 +121,10 @@ def _strided(steps: tuple[Any, ...], finish: Any, src_type: str, dst_type: str) 
     load_total, store_total = kept_as.load_part, kept_as.store_part
     in_dst = kept_as is to_of
 
-    @njit(inline="always")
+    @inlined
     def load(at: int, lanes: int) -> Any:
         return load_all(at) if lanes == 16 else load_part(at, lanes)
 
-    @njit
     def reduce_rows(at: int, stop: int, row: int, sums: int, columns: int, nothing: Any) -> None:
         """Reduce rows of some columns to ``sums``, in the order of memory."""
         is_first = True

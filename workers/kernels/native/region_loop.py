@@ -8,9 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from numba import njit
-from numba.core import types
-
+from . import types
 from .atomics import (
     atomic_add,
     atomic_load,
@@ -82,7 +80,6 @@ def make(isa: str, part: str) -> tuple[Callable[..., None], Any]:
     return {"loop": _loop, "submit": _submit, "nest": _nest, "clock": _clock}[part]()
 
 
-@njit
 def _run_task(queue: int, record: int, place: int) -> bool:
     """Run the task that the caller has taken; return whether it was the last of its region to end."""
     count = iload(record + COUNT)
@@ -105,7 +102,6 @@ def _run_task(queue: int, record: int, place: int) -> bool:
     return True
 
 
-@njit
 def _open_next(queue: int, number: int) -> None:
     """Open the region with a number, if it is submitted, and tell the threads that need to know or are worth waking."""
     atomic_store(queue + ENDED, number)
@@ -116,7 +112,6 @@ def _open_next(queue: int, number: int) -> None:
         wake(queue)
 
 
-@njit
 def _is_nested_in(record: int, owner: int) -> bool:
     """Return whether a slot was opened, at any depth, in a task of ``owner``: a slot's address or `OF_RING`; 0 means any."""
     if owner == 0:
@@ -131,7 +126,6 @@ def _is_nested_in(record: int, owner: int) -> bool:
     return False
 
 
-@njit
 def _help(queue: int, owner: int) -> bool:
     """Run a task of a nested region of ``owner``, as `_is_nested_in` takes it; return whether there was one."""
     for index in range(atomic_load(queue + OPEN)):
@@ -156,7 +150,6 @@ def _clock() -> tuple[Callable[..., None], Any]:
     return clock, types.void(*[types.int64] * 3)
 
 
-@njit
 def _patience(queue: int, until: int, active: bool, rests: bool, shares: bool) -> int:
     """Return the ticks that a thread without a task spins before it sleeps."""
     if until >= 0:
@@ -166,7 +159,6 @@ def _patience(queue: int, until: int, active: bool, rests: bool, shares: bool) -
     return iload(queue + SPIN_WITHIN) if active else iload(queue + SPIN_AFTER)
 
 
-@njit
 def _take(queue: int, helps: int) -> bool:
     """Run a task of the ring, or else of a slot; return whether there was one."""
     ended = atomic_load(queue + ENDED)
@@ -182,7 +174,6 @@ def _take(queue: int, helps: int) -> bool:
     return False
 
 
-@njit
 def _sleep(queue: int, event: int, waits: bool) -> bool:
     """Sleep for a slice of time unless something has changed since the event; return whether something has."""
     atomic_add(queue + SLEEPERS, 1)
@@ -196,7 +187,6 @@ def _sleep(queue: int, event: int, waits: bool) -> bool:
     return atomic_load(queue + EVENT) != event
 
 
-@njit
 def _work(queue: int, until: int, helps: int) -> None:
     """Run tasks; see `_loop` for the arguments."""
     room = stack_room()
@@ -267,7 +257,6 @@ def _loop() -> tuple[Callable[..., None], Any]:
     return loop, types.void(*[types.int64] * 5)
 
 
-@njit
 def _append(queue: int, region: int) -> None:
     """Append a region, given by the address of its record, to a ring with room for it."""
     number = atomic_load(queue + SUBMITTED)
@@ -278,7 +267,6 @@ def _append(queue: int, region: int) -> None:
     atomic_store(queue + SUBMITTED, number + 1)
 
 
-@njit
 def _fill(record: int, region: int) -> None:
     for word in range(0, RECORD - 8, 8):
         atomic_store(record + word, iload(region + word))
@@ -286,7 +274,6 @@ def _fill(record: int, region: int) -> None:
     atomic_store(record + DONE, 0)
 
 
-@njit
 def _run(queue: int, regions: int, count: int) -> None:
     """Submit regions to a synchronous pool with room for them, and run tasks until they have ended."""
     atomic_store(queue + CALLER, read_processor(stack_room()))

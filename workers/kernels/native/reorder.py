@@ -9,16 +9,16 @@ from collections.abc import Callable
 from typing import Any
 
 import llvmlite.ir as ir
-import numba
 import numpy as np
-from numba.core import types
 
+from . import types
 from .deinterleave import deinterleaver
 from .elements import masked_store
+from .language import intrinsic
 from .movement import Movement
 from .short_copy import copy_short
 from .transpose import transposes
-from .vec import LANES, Builder, Value, iload, intrinsic, lanes_below, vload, vset, vstore
+from .vec import LANES, Builder, Value, iload, lanes_below, vload, vset, vstore
 
 
 def make(isa: str, src: str, dst: str, wraps: bool = False) -> tuple[Callable[..., None], Any]:
@@ -35,8 +35,8 @@ def make(isa: str, src: str, dst: str, wraps: bool = False) -> tuple[Callable[..
     """
     movement = Movement(src, dst, wraps)
     src_size, dst_size = movement.src_size, movement.dst_size
-    copy = numba.njit(copier(movement) if src == dst else _convert(movement))
-    turn, fill = numba.njit(_transpose(movement)), numba.njit(_fill(dst_size))
+    copy = copier(movement) if src == dst else _convert(movement)
+    turn, fill = _transpose(movement), _fill(dst_size)
     move_padded = movement.intrinsics()[2]
     transpose_pad = transposes(movement)[2]
 

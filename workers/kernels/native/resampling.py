@@ -17,9 +17,9 @@ from typing import Any, Final
 
 import llvmlite.ir as ir
 import numpy as np
-from numba import njit, types
 
-from . import functions
+from . import functions, types
+from .language import inlined, intrinsic
 from .vec import (
     F32,
     I8,
@@ -34,7 +34,6 @@ from .vec import (
     constant,
     fload,
     iload,
-    intrinsic,
     isa_of,
     load,
     pointer,
@@ -128,7 +127,7 @@ def pick(_: Any, line: types.Integer, table: types.Integer) -> Any:
     return vector(types.int64, types.int64), emit
 
 
-@njit(inline="always")
+@inlined
 def _mixed(low: Any, high: Any, lower: Any, upper: Any) -> Any:
     """Return low * lower + high * upper, for the weights of two neighbours."""
     return vfma(high, upper, vmul(low, lower))
@@ -140,7 +139,7 @@ def _widener(linear: bool, take: Any) -> Any:
     ``take`` loads elements.
     """
 
-    @njit(inline="always")
+    @inlined
     def widen(line: int, to: int, width: int, padded: int, first: int, count: int, pairs: int) -> None:
         zero = vset(np.float32(0.0))
         start = 4 * first
@@ -168,7 +167,7 @@ def _rows(linear: bool, take: Any, chain: tuple[Any, ...]) -> tuple[Callable[...
     widen = _widener(linear, take)
     memory = stack(4)
 
-    @njit(inline="always")
+    @inlined
     def brought(
         rows: int, image: int, d: int, h: int, in_height: int, in_width: int, width: int, padded: int, first: int,
         count: int, pairs: int,
@@ -248,7 +247,7 @@ def _rows(linear: bool, take: Any, chain: tuple[Any, ...]) -> tuple[Callable[...
 def _blocked(linear: bool, chain: tuple[Any, ...]) -> tuple[Callable[..., None], Any]:
     finish = functions.post_ops(chain)
 
-    @njit(inline="always")
+    @inlined
     def column(near: int, below: int, behind: int, last: int, h: int, d: int, at: int) -> Any:
         deep, high = fload(d + 20), fload(h + 20)
         value = vload(near + at)

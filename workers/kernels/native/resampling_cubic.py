@@ -13,9 +13,9 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numba import njit, types
 
-from . import functions
+from . import functions, types
+from .language import inlined
 from .resampling import ROW, STRIP, gather, istore, stack
 from .vec import fload, iload, vabs, vfma, vkeep, vload, vselect_gt, vset, vstore, vstore_part
 
@@ -30,7 +30,7 @@ def make(isa: str, part: str, chain: tuple[Any, ...]) -> tuple[Callable[..., Non
     return _rows(chain) if part == "rows" else _blocked(chain)
 
 
-@njit(inline="always")
+@inlined
 def _widen(line: int, to: int, width: int, padded: int, first: int, count: int) -> None:
     """Write a row of src, seen from ``count`` positions of dst, to an address."""
     zero = vset(np.float32(0.0))

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import llvmlite.ir as ir
-from numba.core import types
 
-from .vec import F32, F64, I32, I64, Builder, Value, VectorType, intrinsic, pointer
+from . import types
+from .language import intrinsic
+from .vec import F32, F64, I32, I64, Builder, Value, VectorType, pointer
 
 #: Elements of a vector along an axis.
 LANES: Final = 8

@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from numba.core import types
-
+from . import types
 from .bits import copy_bytes, make_load_index
 from .updates import make_update
 from .vec import iload

@@ -8,10 +8,10 @@ from __future__ import annotations
 from typing import Any
 
 import llvmlite.ir as ir
-import numba
-from numba.core import types
 
-from .vec import I8, Builder, Value, intrinsic, pointer
+from . import types
+from .language import intrinsic
+from .vec import I8, Builder, Value, pointer
 
 
 def _mover(size: int) -> Any:
@@ -32,7 +32,6 @@ def _mover(size: int) -> Any:
 _MOVE1, _MOVE2, _MOVE4, _MOVE8, _MOVE16, _MOVE32 = (_mover(size) for size in (1, 2, 4, 8, 16, 32))
 
 
-@numba.njit
 def copy_short(source: int, target: int, nbytes: int) -> None:
     """Copy 1 to 63 bytes between places that do not overlap."""
     if nbytes >= 16:

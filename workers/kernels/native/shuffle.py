@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numba
 import numpy as np
-from numba.core import types
 
+from . import types
+from .language import intrinsic
 from .vec import (
     I16,
     I64,
@@ -20,7 +20,6 @@ from .vec import (
     fload,
     fstore,
     iload,
-    intrinsic,
     pointer,
     vector,
     vload,
@@ -39,7 +38,6 @@ def make(isa: str) -> tuple[Callable[..., None], Any]:
     """
     permutes = isa == "x86-64-v4"
 
-    @numba.njit
     def copy_lanes(src: int, dst: int, record: int, count: int) -> None:
         bits = iload(record + 8)
         for lane in range(16):
@@ -50,7 +48,6 @@ def make(isa: str) -> tuple[Callable[..., None], Any]:
                 for position in range(count):
                     fstore(to + position * 64, fload(at + position * 64))
 
-    @numba.njit
     def copy_run(src: int, dst: int, plane: int, first: int, last: int, count: int) -> None:
         zero = vset(np.float32(0.0))
         if not permutes:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from typing import Any, Final
 
-from numba.core import types
-
+from . import types
 from .exponentials import emit_exp, emit_exp_below
 from .functions import Function
+from .language import intrinsic
 from .power import emit_power
 from .sines import emit_sine
-from .vec import Builder, Value, call, constant, fma, intrinsic, maximum, minimum, splat, vector
+from .vec import Builder, Value, call, constant, fma, maximum, minimum, splat, vector
 
 _DENSITY: Final = 1.0 / math.sqrt(2.0 * math.pi)
 _TWICE_ROOT: Final = 2.0 * math.sqrt(2.0 / math.pi)

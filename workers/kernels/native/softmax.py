@@ -11,10 +11,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numba import njit, types
 
+from . import types
 from .elements import Elements, elements
 from .exponentials import vexp_below, vlog
+from .language import inlined
 from .vec import vadd, vdiv, vkeep, vkeep_or, vmax, vmax_lane, vmul, vsub, vsum
 
 #: Vectors whose exponentials are added to one partial sum.
@@ -31,7 +32,7 @@ def make(isa: str, part: str, dtype: str, logarithm: bool) -> tuple[Callable[...
 def _putter(of: Elements) -> Any:
     store, store_part = of.store, of.store_part
 
-    @njit(inline="always")
+    @inlined
     def put(address: int, value: Any, lanes: int, full: int) -> None:
         """Store the first ``lanes`` lanes; if ``full``, zeros behind them."""
         if lanes == 16 or full:

@@ -11,9 +11,10 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numba import njit, types
 
+from . import types
 from .exponentials import vexp_below
+from .language import inlined
 from .vec import vadd, vfma, vkeep, vload, vmul, vneg, vset, vstore, vstore_part, vsub, vsum
 
 #: Vectors that are added to one partial sum.
@@ -25,7 +26,7 @@ def make(isa: str, part: str, logarithm: bool) -> tuple[Callable[..., None], Any
     return _row(logarithm) if part == "row" else _strided(logarithm)
 
 
-@njit(inline="always")
+@inlined
 def _put(address: int, value: Any, lanes: int, full: int) -> None:
     """Store the first ``lanes`` lanes; if ``full``, zeros behind them."""
     if lanes == 16 or full:
@@ -37,13 +38,13 @@ def _put(address: int, value: Any, lanes: int, full: int) -> None:
 def _parts(logarithm: bool) -> tuple[Any, Any]:
     """Return what adds a vector to a row's sum, and what makes a vector of the result."""
 
-    @njit(inline="always")
+    @inlined
     def add(result: int, error: int, total: Any) -> Any:
         if logarithm:
             return vadd(total, vload(error))
         return vfma(vload(error), vload(result), total)
 
-    @njit(inline="always")
+    @inlined
     def gradient(result: int, error: int, total: Any) -> Any:
         if logarithm:
             return vfma(vneg(vexp_below(vload(result))), total, vload(error))

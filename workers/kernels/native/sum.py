@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from numba import types
-
 from ...desc.data_type import WRAPPING
-from . import functions
+from . import functions, types
 from .elements import elements
 from .vec import vadd, vkeep
 from .whole_numbers import whole_numbers

@@ -9,9 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from numba import extending
-from numba.core import types
-
+from . import types
 from .bits import make_load, make_store
 from .keys import key_lanes, lowest_bit, make_above, make_key, make_keys
 from .vec import iload
@@ -79,7 +77,6 @@ def make(
     return kernel, types.void(*[types.int64] * 15)
 
 
-@extending.register_jitable
 def sink(heap: int, place: int, size: int, key: int, index: int) -> None:
     """Put a pair at a place of a heap of a size, or below it: worse pairs rise, those of a smaller key or a later index."""
     while True:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import llvmlite.ir as ir
-from numba.core import types
 
+from . import types
+from .language import intrinsic
 from .movement import Movement
 from .vec import (
     I64,
@@ -15,7 +16,6 @@ from .vec import (
     VM,
     Builder,
     Value,
-    intrinsic,
     lanes_below,
     load,
     store,

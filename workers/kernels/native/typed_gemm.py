@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from numba.core import types
-
 from ...desc.data_type import item_size
+from . import types
 from .typed_tile import NOTHING, make_tile
 from .vec import iload
 

@@ -8,11 +8,13 @@ from __future__ import annotations
 from typing import Any, Final, NamedTuple
 
 import llvmlite.ir as ir
-from numba.core import types
 
 from ...desc.data_type import LIMITS, WRAPPING, item_size
+from . import types
 from .elements import STORED, masked_load, masked_store
-from .vec import I64, LANES, Builder, Value, fma, intrinsic, isa_of, lanes_below, maximum, pointer, splat
+from .kept_mask import begin_mask, mask_of, next_mask
+from .language import intrinsic
+from .vec import I64, LANES, Builder, Value, fma, isa_of, lanes_below, maximum, pointer, splat
 
 _VL: Final = ir.VectorType(I64, LANES)
 #: Levels with loads under masks; elsewhere, those would take registers of sums.
@@ -67,24 +69,33 @@ def _emit_sums(b: Builder, dtype: str, positions: int, blocks: int, part: bool, 
     """Return the sums, position by position, the groups of one position side by side."""
     width, stored = LANES * item_size(dtype), STORED[dtype]
     starts = [
-        _widened(b, _load(b, b.add(a.bias, I64(width * j)), stored, b.sub(a.biased, I64(LANES * j))), dtype)
+        _widened(
+            b, _load(b, b.add(a.bias, I64(width * j)), stored, lanes_below(b, b.sub(a.biased, I64(LANES * j)))), dtype
+        )
         for j in range(blocks)
     ]
+    bits = 8 * item_size(dtype)
+    masked = lanes_below(b, a.count) if part and isa_of(b) in _LOADS_PARTS else None
+    # Beside the sums of two positions, AVX2 has no registers for masks.
+    keeps = masked is not None and bits >= 32 and (positions == 1 or isa_of(b) == "x86-64-v4")
+    kept = begin_mask(b, masked, bits) if keeps else []
     before = b.block
     head, body, done = (b.append_basic_block(name) for name in ("head", "body", "done"))
     b.branch(head)
 
     b.position_at_end(head)
-    first = (a.K, a.left, a.right, *(start for _ in range(positions) for start in starts))
+    first = (a.K, a.left, a.right, *kept, *(start for _ in range(positions) for start in starts))
     phis = [b.phi(value.type) for value in first]
     for phi, value in zip(phis, first, strict=True):
         phi.add_incoming(value, before)
-    left, source, row, *sums = phis
+    left, source, row = phis[:3]
+    sums = phis[3 + len(kept) :]
     b.cbranch(b.icmp_signed(">", left, I64(0)), body, done)
 
     b.position_at_end(body)
-    count = a.count if part and isa_of(b) in _LOADS_PARTS else None
-    factors = [_widened(b, _load(b, b.add(row, b.mul(a.block, I64(j))), stored, count), dtype) for j in range(blocks)]
+    kept = next_mask(b, phis[3 : 3 + len(kept)]) if kept else []
+    mask = mask_of(b, kept) if kept else masked
+    factors = [_widened(b, _load(b, b.add(row, b.mul(a.block, I64(j))), stored, mask), dtype) for j in range(blocks)]
     new: list[Value] = []
     for position in range(positions):
         at = b.add(source, b.mul(a.left_row, I64(position)))
@@ -92,7 +103,7 @@ def _emit_sums(b: Builder, dtype: str, positions: int, blocks: int, part: bool, 
         for factor in factors:
             total = sums[len(new)]
             new.append(fma(b, value, factor, total) if dtype == "f64" else b.add(total, b.mul(value, factor)))
-    following = (b.sub(left, I64(1)), b.add(source, a.lane), b.add(row, a.right_row), *new)
+    following = (b.sub(left, I64(1)), b.add(source, a.lane), b.add(row, a.right_row), *kept, *new)
     for phi, value in zip(phis, following, strict=True):
         phi.add_incoming(value, b.block)
     b.branch(head)
@@ -111,7 +122,7 @@ def _emit_stores(b: Builder, dtype: str, blocks: int, part: bool, a: _Arguments,
     def rows(has_residual: bool) -> None:
         for at, value in zip(places, sums, strict=True):
             if has_residual:
-                added = _load(b, b.add(at, a.to_residual), stored, a.count if part else None)
+                added = _load(b, b.add(at, a.to_residual), stored, lanes_below(b, a.count) if part else None)
                 value = b.fadd(maximum(b, low, value), added)
             narrow = maximum(b, bound, value) if dtype == "f64" else _narrowed(b, value, dtype)
             if part:
@@ -128,10 +139,10 @@ def _emit_stores(b: Builder, dtype: str, blocks: int, part: bool, a: _Arguments,
                 rows(has_residual)
 
 
-def _load(b: Builder, address: Value, stored: ir.Type, count: Value | None) -> Value:
-    """Load 16 elements, or the first ``count`` and zeros."""
-    if count is not None:
-        return masked_load(b, address, stored, lanes_below(b, count))
+def _load(b: Builder, address: Value, stored: ir.Type, mask: Value | None) -> Value:
+    """Load 16 elements, or those of a mask and zeros."""
+    if mask is not None:
+        return masked_load(b, address, stored, mask)
     return b.load(pointer(b, address, ir.VectorType(stored, LANES)), align=1)
 
 

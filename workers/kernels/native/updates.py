@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import llvmlite.ir as ir
-from numba.core import types
 
-from .vec import Builder, Value, intrinsic, pointer
+from . import types
+from .language import intrinsic
+from .vec import Builder, Value, pointer
 
 
 def make_update(reduction: str, kind: str) -> Any:

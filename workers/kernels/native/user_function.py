@@ -10,11 +10,12 @@ from typing import Any, Final
 
 import numba
 from numba.core import cgutils, sigutils, types
+from numba.extending import intrinsic
 from numba.np.arrayobj import make_array, populate_array
 
 from ...engines.target import cpu_target
-from .codegen import CompileError, compile_function
-from .vec import intrinsic
+from .codegen import CompileError
+from .numba_codegen import compile_function
 
 #: Numba's types of elements -> data types.
 _ELEMENTS: Final = {

@@ -1,8 +1,8 @@
-"""Explicit vectors of 16 floats for Numba functions: nothing is left to the guesses of LLVM's vectoriser.
+"""Explicit vectors of 16 floats for kernels: nothing is left to the guesses of LLVM's vectoriser.
 
 Arithmetic is on vectors of float32 or of float64; loads and stores here are of float32, `elements` has those of all types.
 
-Every function here is a Numba intrinsic. An *address* is an int64 in bytes. A level without 512-bit registers gets the
+Every function here is an intrinsic. An *address* is an int64 in bytes. A level without 512-bit registers gets the
 same code: LLVM splits a vector into two or four registers. Comparisons with NaN are stated if they matter.
 """
 
@@ -14,15 +14,13 @@ from typing import Any, Final, TypeAlias
 import llvmlite.ir as ir
 from llvmlite.ir import IRBuilder
 from llvmlite.ir.values import Value as IRValue
-from numba import extending
-from numba.core import types
+
+from . import types
+from .language import intrinsic
 
 LANES: Final = 16
 #: Bytes of one vector.
 WIDTH: Final = 4 * LANES
-
-#: Numba's decorator, for which type checkers take a typing function for the function that kernels call.
-intrinsic: Final[Any] = extending.intrinsic
 
 I1: Final = ir.IntType(1)
 I8: Final = ir.IntType(8)
@@ -41,21 +39,17 @@ Value: TypeAlias = IRValue
 
 
 class VectorType(types.Type):
-    """Numba's type of a vector of 16 float32 or float64."""
+    """The type of a vector of 16 numbers; ``scalar`` is that of one of them."""
 
-    def __init__(self, name: str, lanes: ir.Type, scalar: Any) -> None:
-        super().__init__(name=f"poolrt.{name}x16")
+    __slots__ = ("lanes", "scalar")
+
+    def __init__(self, name: str, lanes: ir.Type, scalar: types.Type) -> None:
+        super().__init__(f"{name}x16", lanes)
         self.lanes, self.scalar = lanes, scalar
 
 
 vector: Final = VectorType("f32", VF, types.float32)
 doubles: Final = VectorType("f64", VD, types.float64)
-
-
-@extending.register_model(VectorType)
-class _VectorModel(extending.models.PrimitiveModel):
-    def __init__(self, manager: Any, kind: VectorType) -> None:
-        super().__init__(manager, kind, kind.lanes)
 
 
 def constant(value: float, kind: ir.Type = VF) -> ir.Constant:
@@ -92,6 +86,12 @@ def fma(builder: Builder, a: Value, b: Value, c: Value) -> Value:
 def pointer(builder: Builder, address: Value, kind: ir.Type) -> Value:
     """Return an address as a pointer to ``kind``."""
     return builder.inttoptr(address, kind.as_pointer())
+
+
+def allocate(builder: Builder, kind: ir.Type) -> Value:
+    """Return the address of memory of the function that is called, which begins with anything."""
+    with builder.goto_entry_block():
+        return builder.alloca(kind)
 
 
 def load(builder: Builder, address: Value) -> Value:

@@ -15,8 +15,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from numba import njit
-
 from .atomics import (
     atomic_add,
     atomic_load,
@@ -57,13 +55,11 @@ _LATEST: Final = 1_000_000
 _SET: Final = 128
 
 
-@njit
 def nanoseconds(queue: int, ticks: int) -> int:
     """Return a time in nanoseconds."""
     return ticks * 1000 // iload(queue + RATE)
 
 
-@njit
 def parallel_work(record: int) -> int:
     """Return the nanoseconds of a region's tasks that another thread could run."""
     if iload(record + COUNT) <= 1:
@@ -72,13 +68,11 @@ def parallel_work(record: int) -> int:
     return _LONG if work == 0 else atomic_load(work)
 
 
-@njit
 def is_worth_waking(queue: int, work: int) -> bool:
     """Return whether so many nanoseconds of work are shorter with a thread that sleeps now."""
     return work * 2 > atomic_load(queue + ARRIVAL) * 3
 
 
-@njit
 def work_ahead(queue: int, number: int, work: int) -> int:
     """Return ``work`` and that of regions from a number on, in nanoseconds, as far as it matters.
 
@@ -99,7 +93,6 @@ def work_ahead(queue: int, number: int, work: int) -> int:
     return work
 
 
-@njit
 def wake(queue: int) -> None:
     """Wake sleeping threads of a synchronous pool for work, and begin to measure how long it takes."""
     atomic_store(queue + WOKEN, read_ticks())
@@ -107,7 +100,6 @@ def wake(queue: int) -> None:
     futex_wake(queue + EVENT)
 
 
-@njit
 def announce(queue: int) -> None:
     """Tell the threads that need to know that something has changed; on an asynchronous pool, all."""
     atomic_add(queue + EVENT, 1)
@@ -115,7 +107,6 @@ def announce(queue: int) -> None:
         futex_wake(queue + EVENT)
 
 
-@njit
 def leave(processor: int, room: int) -> bool:
     """Move the calling thread to another processor, if it may run on one; return whether it has.
 
@@ -138,7 +129,6 @@ def leave(processor: int, room: int) -> bool:
     return True
 
 
-@njit
 def arrive(queue: int, room: int) -> None:
     """Leave the processor of the caller after waking up, and note how long that took."""
     woken = atomic_load(queue + WOKEN)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from numba.core import types
-
 from ...engines.target import host_isa
+from . import types
 from .codegen import compile_function
+from .vec import vload, vstore
 
 
 def warm_up() -> None:
-    """Import the compiler and compile a kernel that does nothing, for this host's ISA level."""
-    compile_function("nothing", _nothing, types.void(types.int64, types.int64), host_isa())
+    """Import the compiler and compile a small kernel for this host's ISA level."""
+    compile_function("copy", _copy, types.void(*[types.int64] * 4), host_isa())
 
 
-def _nothing(begin: int, end: int) -> None:
-    """Do nothing."""
+def _copy(begin: int, end: int, src: int, dst: int) -> None:
+    """Copy vectors."""
+    for index in range(begin, end):
+        vstore(dst + index * 64, vload(src + index * 64))

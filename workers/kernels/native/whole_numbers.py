@@ -10,11 +10,12 @@ from functools import lru_cache
 from typing import Any, Final
 
 import llvmlite.ir as ir
-from numba.core import types
 
 from ...desc.data_type import WRAPPING
+from . import types
 from .elements import STORED, masked_load, masked_store
-from .vec import LANES, Builder, Value, VectorType, call, intrinsic, lanes_below, pointer, splat
+from .language import intrinsic
+from .vec import LANES, Builder, Value, VectorType, call, lanes_below, pointer, splat
 
 SATURATING: Final = ("s32", "s8", "u8")
 _ALGORITHMS: Final = ("add", "sub", "max", "min")

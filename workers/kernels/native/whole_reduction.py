@@ -11,11 +11,12 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import llvmlite.ir as ir
-from numba.core import types
 
 from ...desc.data_type import LIMITS
+from . import types
 from .elements import STORED, masked_load
-from .vec import LANES, Builder, Value, VectorType, call, iload, intrinsic, lanes_below, pointer, splat
+from .language import intrinsic
+from .vec import LANES, Builder, Value, VectorType, call, iload, lanes_below, pointer, splat
 from .whole_numbers import whole_numbers
 
 #: Algorithm -> the function of two numbers that it applies.

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 
-import numba
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
 from poolrt.workers.engines.object_loader import NativeKernel, load_object
+from poolrt.workers.kernels.native import types
 from poolrt.workers.kernels.native.codegen import compile_function
 from poolrt.workers.kernels.native.elements import elements
 from poolrt.workers.kernels.native.exponentials import vexp, vlog
@@ -17,7 +18,7 @@ from poolrt.workers.kernels.native.movement import Movement
 from poolrt.workers.kernels.native.transpose import transposes
 from tests.references.data_types import converted, numpy_type
 
-INT = numba.types.int64
+INT = types.int64
 #: The types whose conversions are the hardest; the thorough tier has all.
 TYPES = (
     "f16",
@@ -28,10 +29,10 @@ TYPES = (
 )
 
 
-def run(isa: str, kernel: object, *arguments: int) -> None:
+def run(isa: str, kernel: Callable[..., None], *arguments: int) -> None:
     """Call ``kernel(begin, end, ...)`` once."""
     call(
-        load_object(compile_function("kernel", kernel, numba.types.void(*[INT] * (2 + len(arguments))), isa)),
+        load_object(compile_function("kernel", kernel, types.void(*[INT] * (2 + len(arguments))), isa)),
         *arguments,
     )
 
@@ -152,7 +153,7 @@ def test_a_part_writes_nothing_behind_it(isa: str, dtype: str) -> None:
     def kernel(begin: int, end: int, src: int, dst: int, count: int) -> None:
         store_part(dst, load_part(src, count), count)
 
-    loaded = load_object(compile_function("kernel", kernel, numba.types.void(*[INT] * 5), isa))
+    loaded = load_object(compile_function("kernel", kernel, types.void(*[INT] * 5), isa))
     values = converted(np.arange(1.0, 33.0), dtype)
     for count in range(17):
         found = np.zeros_like(values)

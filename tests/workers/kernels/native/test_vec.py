@@ -5,22 +5,21 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable
 
-import numba
 import numpy as np
 import pytest
 
 from poolrt.workers.engines.object_loader import load_object
 from poolrt.workers.engines.target import ISA_LEVELS, host_isa
-from poolrt.workers.kernels.native import exponentials, vec
+from poolrt.workers.kernels.native import exponentials, types, vec
 from poolrt.workers.kernels.native.codegen import compile_function
 
-INT = numba.types.int64
+INT = types.int64
 LEVELS = [level for level in ISA_LEVELS if list(ISA_LEVELS).index(level) <= list(ISA_LEVELS).index(host_isa())]
 
 
 def run(isa: str, kernel: Callable[..., None], *arrays: np.ndarray, extra: int = 0) -> None:
     """Call ``kernel(begin, end, addresses..., extra)`` over as many vectors as the first array has."""
-    signature = numba.types.void(*[INT] * (3 + len(arrays)))
+    signature = types.void(*[INT] * (3 + len(arrays)))
     loaded = load_object(compile_function("kernel", kernel, signature, isa))
     blob = (ctypes.c_int64 * (3 + len(arrays)))(0, arrays[0].size // 16, *(a.ctypes.data for a in arrays), extra)
     ret, exc = ctypes.c_int64(), ctypes.c_void_p()

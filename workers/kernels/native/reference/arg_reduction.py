@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from numba.core import types
-
+from .. import types
 from .epilogue import fetch, finish
-from .scalars import piece
 
 
 def make(isa: str) -> tuple[Callable[..., None], Any]:
@@ -39,7 +37,6 @@ def make(isa: str) -> tuple[Callable[..., None], Any]:
     return arg_reduction, types.void(*[types.int64] * 9, types.voidptr)
 
 
-@piece
 def is_better(x: float, y: float, smallest: int) -> bool:
     """Return whether x comes before y: NaN first, then the largest numbers, or the smallest."""
     if x != x or y != y:

@@ -9,10 +9,9 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from numba.core import types
-
+from .. import types
 from .epilogue import fetch, finish
-from .scalars import piece, read_f64, write_f64
+from .scalars import read_f64, write_f64
 from .tensor import dim
 
 
@@ -62,7 +61,6 @@ def make(isa: str) -> tuple[Callable[..., None], Any]:
     return attention, types.void(*[types.int64] * 15, types.float64, types.voidptr)
 
 
-@piece
 def _score(
     operands: Any,
     query: int,

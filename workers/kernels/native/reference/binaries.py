@@ -9,7 +9,6 @@ import numpy as np
 
 from ...codes import BINARY
 from .data_types import S8, S16, S32, S64, U64, is_less
-from .scalars import piece
 
 ADD: Final = BINARY["add"]
 SUB: Final = BINARY["sub"]
@@ -35,7 +34,6 @@ BIT_XOR: Final = BINARY["bit_xor"]
 SHIFT_LEFT: Final = BINARY["shift_left"]
 
 
-@piece
 def binary(algorithm: int, x: float, y: float) -> float:
     """Return x (op) y: max and min return y if either is NaN, comparisons and logic 1 or 0. Whole x / 0 are NaN."""
     if algorithm == ADD:
@@ -73,13 +71,11 @@ def binary(algorithm: int, x: float, y: float) -> float:
     return 1.0 if holds else 0.0
 
 
-@piece
 def has_whole(algorithm: int) -> bool:
     """Return whether `whole_binary` has a function."""
     return (ADD <= algorithm <= MIN and algorithm != DIV) or GE <= algorithm <= NE
 
 
-@piece
 def whole_binary(algorithm: int, x: int, y: int, code: int) -> int:
     """Return x (op) y of integers of a type as int64, those of u64 by their bits; only low bits of a result count."""
     if algorithm == ADD:
@@ -98,7 +94,6 @@ def whole_binary(algorithm: int, x: int, y: int, code: int) -> int:
     return 1 if (x == y) == (algorithm == EQ) else 0
 
 
-@piece
 def bitwise(algorithm: int, x: int, y: int, code: int, bits: int) -> int:
     """Return a function of the bits of integers of a type as int64, those of u64 by their bits; only low bits count."""
     if algorithm == BIT_AND:
@@ -115,7 +110,6 @@ def bitwise(algorithm: int, x: int, y: int, code: int, bits: int) -> int:
     return x >> (bits - 1 if large else y) if code in (S64, S32, S16, S8) else 0 if large else x >> y
 
 
-@piece
 def divided(algorithm: int, x: float, y: float) -> float:
     """Return a remainder or a whole quotient, NaN if y is 0."""
     if y == 0.0:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from numba.core import types
-
+from .. import types
 from .epilogue import fetch, finish, put_whole, whole_element, wraps_as
 from .scalars import read_s64
 

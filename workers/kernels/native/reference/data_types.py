@@ -15,7 +15,6 @@ from ...codes import DATA_TYPES as CODES
 from .scalars import (
     bits_of,
     from_bits,
-    piece,
     read_f32,
     read_f64,
     read_s8,
@@ -55,7 +54,6 @@ _BF16: Final = (7, -126)
 _INFINITY: Final = 0x7FF << 52
 
 
-@piece
 def load(address: int, code: int) -> float:
     """Return the element at an address."""
     if code == F32:
@@ -83,7 +81,6 @@ def load(address: int, code: int) -> float:
     return 1.0 if read_u8(address) != 0 else 0.0
 
 
-@piece
 def store(address: int, code: int, value: float) -> None:
     """Write an element."""
     if code == F32:
@@ -114,7 +111,6 @@ def store(address: int, code: int, value: float) -> None:
         write_8(address, 1 if value != 0.0 else 0)
 
 
-@piece
 def move(source: int, source_code: int, target: int, target_code: int, wraps: bool = False) -> None:
     """Copy an element: bit for bit if both have one type. Integers become others saturated, or lose high bits."""
     if source_code != target_code and is_whole(source_code) and is_whole(target_code):
@@ -132,25 +128,21 @@ def move(source: int, source_code: int, target: int, target_code: int, wraps: bo
         write_8(target, read_u8(source))
 
 
-@piece
 def is_whole(code: int) -> bool:
     """Return whether a data type is an integer."""
     return code >= S64 and code != BOOL
 
 
-@piece
 def wraps(code: int) -> bool:
     """Return whether sums, differences and products of an integer type wrap."""
     return code == S64 or code >= U64
 
 
-@piece
 def bits_of_type(code: int) -> int:
     """Return the bits of an integer type."""
     return 64 if code in (S64, U64) else 32 if code in (S32, U32) else 16 if code in (S16, U16) else 8
 
 
-@piece
 def read_whole(address: int, code: int) -> int:
     """Return an integer as int64, one of u64 by its bits."""
     if code in (S64, U64):
@@ -166,7 +158,6 @@ def read_whole(address: int, code: int) -> int:
     return read_s8(address) if code == S8 else read_u8(address)
 
 
-@piece
 def write_whole(address: int, code: int, value: int) -> None:
     """Write the low bits of an int64 as an integer of a type."""
     if code in (S64, U64):
@@ -179,13 +170,11 @@ def write_whole(address: int, code: int, value: int) -> None:
         write_8(address, value)
 
 
-@piece
 def is_less(x: int, y: int, code: int) -> bool:
     """Return whether an integer is less than another of its type; those of u64 are given by their bits."""
     return x ^ _SIGN < y ^ _SIGN if code == U64 else x < y
 
 
-@piece
 def _inside(value: int, code: int, other: int) -> int:
     """Return an integer of one type as the nearest one of another type; those of u64 are bits."""
     if code == U64 and value < 0:
@@ -195,7 +184,6 @@ def _inside(value: int, code: int, other: int) -> int:
     return min(max(value, _lowest(other)), _highest(other))
 
 
-@piece
 def _lowest(code: int) -> int:
     if code == S64:
         return _SIGN
@@ -204,7 +192,6 @@ def _lowest(code: int) -> int:
     return -128 if code == S8 else -32768 if code == S16 else -2147483648
 
 
-@piece
 def _highest(code: int) -> int:
     if code == S64:
         return ~_SIGN
@@ -215,7 +202,6 @@ def _highest(code: int) -> int:
     return 2147483647 if code == S32 else 4294967295
 
 
-@piece
 def _saturated_u64(value: float) -> int:
     """Return the bits of the nearest u64, ties to even; 0 for NaN."""
     rounded = np.rint(value)
@@ -226,7 +212,6 @@ def _saturated_u64(value: float) -> int:
     return int(rounded) if rounded > 0.0 else 0
 
 
-@piece
 def saturated(value: float, lowest: float, highest: float) -> int:
     """Return the nearest integer, ties to even, in a range; the lowest for NaN."""
     rounded = np.rint(value)
@@ -238,7 +223,6 @@ def saturated(value: float, lowest: float, highest: float) -> int:
     return int(rounded)
 
 
-@piece
 def widened(bits: int, fraction: int, lowest: int) -> float:
     """Return the value of a 16-bit float with ``fraction`` bits and ``lowest`` as its smallest normal exponent."""
     mantissa = bits & ((1 << fraction) - 1)
@@ -253,7 +237,6 @@ def widened(bits: int, fraction: int, lowest: int) -> float:
     return from_bits((exponent + lowest - 1 + 1023) << 52 | wide | sign)
 
 
-@piece
 def narrowed(value: float, fraction: int, lowest: int) -> int:
     """Return the bits of the nearest 16-bit float, ties to even; see `widened`."""
     bits = bits_of(value)

@@ -20,65 +20,56 @@ from ...codes import STEPS
 from .binaries import binary
 from .data_types import load, read_whole, store, wraps, write_whole
 from .functions import eltwise
-from .scalars import piece, read_f64, read_s64
+from .scalars import read_f64, read_s64
 from .tensor import base, dtype, where
 
 _ELTWISE: Final = STEPS["eltwise"]
 _BINARY: Final = STEPS["binary"]
 
 
-@piece
 def fetch(operands: Any, record: int, item: int) -> float:
     """Return an element by its row-major number, with the tensor's zero point subtracted and its scale applied."""
     return quantised(operands, record, item, element(operands, record, item))
 
 
-@piece
 def quantised(operands: Any, record: int, item: int, stored: float) -> float:
     """Return the value of element ``item`` of a tensor from the stored one: (stored - zero point) * scale."""
     return (stored - zero_point(operands, record, item)) * scale(operands, record, item)
 
 
-@piece
 def element(operands: Any, record: int, item: int) -> float:
     """Return an element by its row-major number, as it is stored."""
     return load(base(operands, record) + where(record, item), dtype(record))
 
 
-@piece
 def wraps_as(record: int, other: int) -> bool:
     """Return whether two tensors are of one integer type whose arithmetic wraps, without scales and zero points."""
     plain = read_s64(record + 24) | read_s64(record + 32) | read_s64(other + 24) | read_s64(other + 32)
     return plain == 0 and dtype(record) == dtype(other) and wraps(dtype(record))
 
 
-@piece
 def whole_element(operands: Any, record: int, item: int) -> int:
     """Return an integer by its row-major number, see `data_types.read_whole`."""
     return read_whole(base(operands, record) + where(record, item), dtype(record))
 
 
-@piece
 def put_whole(operands: Any, record: int, item: int, value: int) -> None:
     """Write the low bits of an int64 as an element of integers."""
     write_whole(base(operands, record) + where(record, item), dtype(record), value)
 
 
-@piece
 def scale(operands: Any, record: int, item: int) -> float:
     """Return the scale of an element by its row-major number, 1 if the tensor has none."""
     distance = read_s64(record + 24)
     return element(operands, record + distance, item) if distance != 0 else 1.0
 
 
-@piece
 def zero_point(operands: Any, record: int, item: int) -> float:
     """Return the zero point of an element by its row-major number, 0 if the tensor has none."""
     distance = read_s64(record + 32)
     return element(operands, record + distance, item) if distance != 0 else 0.0
 
 
-@piece
 def finish(operands: Any, record: int, chain: int, item: int, value: float) -> None:
     """Write element ``item`` (its row-major number) of a destination: ``value`` after the chain, scale and zero point."""
     place = base(operands, record) + where(record, item)
@@ -90,7 +81,6 @@ def finish(operands: Any, record: int, chain: int, item: int, value: float) -> N
     store(place, dtype(record), value)
 
 
-@piece
 def chained(operands: Any, chain: int, item: int, value: float, place: int) -> float:
     """Return a value after a chain; ``place`` is the address of dst's element, read by a sum."""
     step = chain + 8

@@ -8,7 +8,6 @@ from typing import Final
 import numpy as np
 
 from ...codes import ELTWISE
-from .scalars import piece
 
 RELU: Final = ELTWISE["relu"]
 TANH: Final = ELTWISE["tanh"]
@@ -45,7 +44,6 @@ SQRT_2_OVER_PI: Final = math.sqrt(2.0 / math.pi)
 CUBE: Final = 0.044715
 
 
-@piece
 def eltwise(algorithm: int, x: float, alpha: float, beta: float) -> float:
     """Return f(x); NaN gives NaN."""
     if algorithm == RELU:
@@ -104,20 +102,17 @@ def eltwise(algorithm: int, x: float, alpha: float, beta: float) -> float:
     return np.rint(x)
 
 
-@piece
 def logistic(x: float) -> float:
     """Return 1 / (1 + exp(-x)), precise if it is small."""
     small = math.exp(-math.fabs(x))
     return (small if x < 0.0 else 1.0) / (1.0 + small)
 
 
-@piece
 def softplus(x: float) -> float:
     """Return ln(1 + exp(x))."""
     return (0.0 if x < 0.0 else x) + math.log1p(math.exp(-math.fabs(x)))
 
 
-@piece
 def clipped(x: float, low: float, high: float) -> float:
     """Return x, at least ``low``, then at most ``high``."""
     raised = low if x < low else x

@@ -9,11 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from numba.core import types
-
+from .. import types
 from .data_types import move, store
 from .epilogue import element, fetch, finish
-from .scalars import piece
 from .tensor import base, dim, dtype, where
 
 
@@ -43,7 +41,6 @@ def make(isa: str) -> tuple[Callable[..., None], Any]:
     return gather, types.void(*[types.int64] * 12, types.voidptr)
 
 
-@piece
 def copy_element(
     operands: Any, src: int, dst: int, chain: int, plain: int, item: int, number: int, inside: bool
 ) -> None:

@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from numba.core import types
-
+from .. import types
 from .epilogue import element
 from .gather import copy_element
 from .tensor import dim, rank

@@ -36,13 +36,11 @@ from .functions import (
     logistic,
     softplus,
 )
-from .scalars import piece
 
 _TWICE_ROOT: Final = 2.0 / math.sqrt(math.pi)
 _DENSITY: Final = 1.0 / math.sqrt(2.0 * math.pi)
 
 
-@piece
 def slope(algorithm: int, x: float, alpha: float, beta: float) -> float:
     """Return f'(x) of every algorithm that has one; NaN gives NaN if f' is not constant."""
     if algorithm == RELU:
@@ -100,7 +98,6 @@ def slope(algorithm: int, x: float, alpha: float, beta: float) -> float:
     return alpha * beta * math.pow(x, beta - 1.0) if algorithm == POW and beta != 0.0 else 0.0
 
 
-@piece
 def slope_from_result(algorithm: int, y: float, alpha: float, beta: float) -> float:
     """Return f'(x) from y = f(x), of the algorithms that allow it."""
     if algorithm == RELU:

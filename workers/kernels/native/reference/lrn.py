@@ -6,8 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from numba.core import types
-
+from .. import types
 from .epilogue import fetch, finish
 from .tensor import dim, rank
 

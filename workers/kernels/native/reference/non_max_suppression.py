@@ -8,11 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from numba.core import types
-
+from .. import types
 from .data_types import store
 from .epilogue import fetch
-from .scalars import piece
 from .tensor import base, dtype, where
 
 
@@ -56,12 +54,10 @@ def make(isa: str) -> tuple[Callable[..., None], Any]:
     return non_max_suppression, types.void(*[types.int64] * 12, types.voidptr)
 
 
-@piece
 def _put(operands: Any, record: int, item: int, value: int) -> None:
     store(base(operands, record) + where(record, item), dtype(record), float(value))
 
 
-@piece
 def _edge(operands: Any, boxes: int, box: int, axis: int, upper: int, centred: int) -> float:
     """Return the lower or upper end of a box along one of its two axes."""
     one, other = fetch(operands, boxes, 4 * box + axis), fetch(operands, boxes, 4 * box + axis + 2)
@@ -70,7 +66,6 @@ def _edge(operands: Any, boxes: int, box: int, axis: int, upper: int, centred: i
     return max(one, other) if upper != 0 else min(one, other)
 
 
-@piece
 def _overlap(operands: Any, boxes: int, box: int, other: int, centred: int) -> float:
     """Return the intersection of two boxes over their union, less than all limits if there is none."""
     common, area, further = 1.0, 1.0, 1.0

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numba.core import types
 
+from .. import types
 from .data_types import store
 from .epilogue import element, finish
 from .rows import channel_of, length, numbered

@@ -10,11 +10,10 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numba.core import types
 
+from .. import types
 from .epilogue import element, finish
 from .rows import channel_of, length, numbered
-from .scalars import piece
 
 
 def make(isa: str) -> tuple[Callable[..., None], Any]:
@@ -47,7 +46,6 @@ def make(isa: str) -> tuple[Callable[..., None], Any]:
     return normalization_backward, types.void(*[types.int64] * 12, types.float64, types.voidptr)
 
 
-@piece
 def masked(operands: Any, diff_dst: int, workspace: int, number: int) -> float:
     """Return the gradient of an element of dst, 0 if a fused relu has cut it off."""
     if workspace != 0 and element(operands, workspace, number) == 0.0:
@@ -55,7 +53,6 @@ def masked(operands: Any, diff_dst: int, workspace: int, number: int) -> float:
     return element(operands, diff_dst, number)
 
 
-@piece
 def _scaled(operands: Any, diff_dst: int, workspace: int, scale: int, rows: int, number: int) -> float:
     """Return the gradient of an element before scale and shift."""
     error = masked(operands, diff_dst, workspace, number)

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numba.core import types
 
+from .. import types
 from .epilogue import element, finish
 from .normalization_backward import masked
 from .rows import channel_length, channel_numbered, row_of

@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from numba.core import types
-
+from .. import types
 from ..padded_index import padded_index
 from .epilogue import finish
 from .gather import copy_element

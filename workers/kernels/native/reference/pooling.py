@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numba.core import types
 
 from ...codes import POOLING
+from .. import types
 from .data_types import load, store
 from .epilogue import finish
 from .tensor import at, base, dim, dtype, rank, where

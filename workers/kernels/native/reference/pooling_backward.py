@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from numba.core import types
-
 from ...codes import POOLING
+from .. import types
 from .data_types import load
 from .epilogue import finish
 from .tensor import at, base, dim, dtype, rank

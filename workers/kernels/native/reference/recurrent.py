@@ -10,12 +10,11 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from numba.core import types
-
 from ...codes import CELLS
+from .. import types
 from .data_types import load, store
 from .functions import eltwise, logistic
-from .scalars import piece, read_f64, write_f64
+from .scalars import read_f64, write_f64
 from .tensor import at, base, dim, dtype
 
 VANILLA = CELLS["rnn"]
@@ -81,7 +80,6 @@ def make(isa: str) -> tuple[Callable[..., None], Any]:
     return recurrent, types.void(*[types.int64] * 17, types.float64, types.voidptr)
 
 
-@piece
 def _cell(
     operands: Any, weights_layer: int, weights_iter: int, bias: int, layer: int, direction: int, cell: int,
     activation: int, alpha: float, x: int, h: int, c: int, reset: int, gates: int,
@@ -122,7 +120,6 @@ def _cell(
         write_f64(h + 8 * k, first)
 
 
-@piece
 def _product(operands: Any, weights: int, layer: int, direction: int, gate: int, k: int, vector: int) -> float:
     """Return the product of a vector of float64 and a column of (L, D, inputs, G, H) weights."""
     start = base(operands, weights) + at(weights, 0, layer) + at(weights, 1, direction)
@@ -133,7 +130,6 @@ def _product(operands: Any, weights: int, layer: int, direction: int, gate: int,
     return total
 
 
-@piece
 def _bias(operands: Any, bias: int, layer: int, direction: int, gate: int, k: int) -> float:
     """Return an element of the bias, 0 if there is none."""
     if bias == 0:
@@ -142,7 +138,6 @@ def _bias(operands: Any, bias: int, layer: int, direction: int, gate: int, k: in
     return load(place, dtype(bias))
 
 
-@piece
 def _begin_state(operands: Any, record: int, layer: int, direction: int, item: int, state: int, hidden: int) -> None:
     """Read the first state of a sequence, zeros if there is none."""
     for k in range(hidden):
@@ -153,7 +148,6 @@ def _begin_state(operands: Any, record: int, layer: int, direction: int, item: i
         write_f64(state + 8 * k, value)
 
 
-@piece
 def _end_state(operands: Any, record: int, layer: int, direction: int, item: int, state: int, hidden: int) -> None:
     """Write the last state of a sequence if it is wanted."""
     if record != 0:
@@ -162,7 +156,6 @@ def _end_state(operands: Any, record: int, layer: int, direction: int, item: int
             store(place + at(record, 3, k), dtype(record), read_f64(state + 8 * k))
 
 
-@piece
 def _copy(target: int, source: int, count: int) -> None:
     """Copy float64 values."""
     for k in range(count):

@@ -6,12 +6,11 @@ import math
 from collections.abc import Callable
 from typing import Any, Final
 
-from numba.core import types
-
 from ...codes import REDUCTION
+from .. import types
 from .data_types import is_less
 from .epilogue import fetch, finish, put_whole, whole_element, wraps_as
-from .scalars import piece, read_s64
+from .scalars import read_s64
 from .tensor import dim, dtype, rank
 
 _MAX: Final = REDUCTION["max"]
@@ -48,7 +47,6 @@ def make(isa: str) -> tuple[Callable[..., None], Any]:
     return reduction, types.void(*[types.int64] * 7, types.float64, types.float64, types.voidptr)
 
 
-@piece
 def _source(src: int, dst: int, item: int, number: int) -> int:
     """Return the row-major number in src of the ``number``-th element that is reduced to element ``item`` of dst."""
     found, step = 0, 1
@@ -66,7 +64,6 @@ def _source(src: int, dst: int, item: int, number: int) -> int:
     return found
 
 
-@piece
 def _neutral(algorithm: int) -> float:
     if algorithm == _MAX:
         return -math.inf
@@ -75,7 +72,6 @@ def _neutral(algorithm: int) -> float:
     return 1.0 if algorithm == _MUL else 0.0
 
 
-@piece
 def _accumulated(algorithm: int, value: float, x: float, p: float) -> float:
     if algorithm == _MAX:
         return value if value > x or value != value else x
@@ -88,7 +84,6 @@ def _accumulated(algorithm: int, value: float, x: float, p: float) -> float:
     return value + math.pow(math.fabs(x), p)
 
 
-@piece
 def _whole_accumulated(algorithm: int, value: int, x: int, code: int) -> int:
     if algorithm == _SUM:
         return value + x
@@ -98,7 +93,6 @@ def _whole_accumulated(algorithm: int, value: int, x: int, code: int) -> int:
     return x if less == (algorithm == _MIN) else value
 
 
-@piece
 def _reduced(algorithm: int, value: float, count: int, p: float, eps: float) -> float:
     if algorithm <= _MUL:
         return value

@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from numba.core import types
-
+from .. import types
 from .epilogue import fetch, finish
 from .scalars import read_s64
 from .tensor import dim, rank

@@ -7,16 +7,14 @@ A table of seven int64 defines them: ``length, run, skip, rows, period, channels
 
 from __future__ import annotations
 
-from .scalars import piece, read_s64
+from .scalars import read_s64
 
 
-@piece
 def length(rows: int) -> int:
     """Return how many elements share a mean."""
     return read_s64(rows)
 
 
-@piece
 def numbered(rows: int, row: int, index: int) -> int:
     """Return the number of an element of a row."""
     run = read_s64(rows + 8)
@@ -24,25 +22,21 @@ def numbered(rows: int, row: int, index: int) -> int:
     return outer * read_s64(rows + 16) + row * run + index - outer * run
 
 
-@piece
 def row_of(rows: int, number: int) -> int:
     """Return the row of an element."""
     return number // read_s64(rows + 8) % read_s64(rows + 24)
 
 
-@piece
 def channel_of(rows: int, number: int) -> int:
     """Return the channel of an element."""
     return number // read_s64(rows + 32) % read_s64(rows + 40)
 
 
-@piece
 def channel_length(rows: int) -> int:
     """Return how many elements share a scale."""
     return read_s64(rows + 48)
 
 
-@piece
 def channel_numbered(rows: int, channel: int, index: int) -> int:
     """Return the number of an element of a channel."""
     period = read_s64(rows + 32)

@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import llvmlite.ir as ir
-from numba import extending
-from numba.core import types
 
-from ..vec import F32, I8, I32, I64, Builder, Value, intrinsic, pointer
+from .. import types
+from ..language import intrinsic
+from ..vec import F32, I8, I32, I64, Builder, Value, pointer
 
 I16: Final = ir.IntType(16)
 F64: Final = ir.DoubleType()
-
-_F = TypeVar("_F", bound=Callable[..., Any])
-
-
-def piece(function: _F) -> _F:
-    """Mark a function that kernels call: unlike a dispatcher, which belongs to one target, it serves every ISA level."""
-    extending.register_jitable(function)
-    return function
 
 
 def _reader(doc: str, kind: ir.Type, result: Any, widen: Callable[[Builder, Value], Value]) -> Any:

@@ -9,11 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from numba.core import types
-
+from .. import types
 from .epilogue import element, fetch, finish
 from .gather import copy_element
-from .scalars import piece
 from .tensor import dim
 
 
@@ -49,7 +47,6 @@ def make(isa: str) -> tuple[Callable[..., None], Any]:
     return scatter, types.void(*[types.int64] * 12, types.voidptr)
 
 
-@piece
 def combined(reduction: int, value: float, update: float) -> float:
     """Return an update combined with the value before it, by the number of the reduction; NaN stays NaN."""
     if reduction == 1:

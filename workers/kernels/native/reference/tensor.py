@@ -16,40 +16,34 @@ from __future__ import annotations
 
 from typing import Any
 
-from .scalars import operand, piece, read_s64
+from .scalars import operand, read_s64
 
 
-@piece
 def dtype(record: int) -> int:
     """Return the code of a tensor's data type."""
     return read_s64(record)
 
 
-@piece
 def rank(record: int) -> int:
     """Return the number of dimensions."""
     return read_s64(record + 8)
 
 
-@piece
 def dim(record: int, axis: int) -> int:
     """Return the size of a dimension, without padding."""
     return read_s64(record + 40 + 40 * axis)
 
 
-@piece
 def padded_dim(record: int, axis: int) -> int:
     """Return the size of a dimension with its padding."""
     return read_s64(record + 48 + 40 * axis)
 
 
-@piece
 def base(operands: Any, record: int) -> int:
     """Return the address of a tensor's memory."""
     return operand(operands, read_s64(record + 16))
 
 
-@piece
 def at(record: int, axis: int, index: int) -> int:
     """Return the part of one dimension's index in an element's place, in bytes."""
     start = record + 40 + 40 * axis
@@ -64,7 +58,6 @@ def at(record: int, axis: int, index: int) -> int:
     return place + index * read_s64(start + 16)
 
 
-@piece
 def where(record: int, item: int) -> int:
     """Return the place of an element in bytes, given by its number in row-major order of the dimensions."""
     place = 0

@@ -6,16 +6,14 @@ position to the next (1: dense), left padding. Spatial dimensions begin at dimen
 
 from __future__ import annotations
 
-from .scalars import piece, read_s64
+from .scalars import read_s64
 
 
-@piece
 def kernel_size(window: int, axis: int) -> int:
     """Return the positions of the kernel along a dimension of the tensor."""
     return read_s64(window + 32 * (axis - 2))
 
 
-@piece
 def positions(window: int, rank: int) -> int:
     """Return the positions of the kernel in a tensor of a rank."""
     count = 1
@@ -24,7 +22,6 @@ def positions(window: int, rank: int) -> int:
     return count
 
 
-@piece
 def tap(window: int, axis: int, index: int, position: int, size: int) -> int:
     """Return the index in src of ``size`` for an index of dst and a position of the kernel, -1 for padding."""
     entry = window + 32 * (axis - 2)
@@ -32,7 +29,6 @@ def tap(window: int, axis: int, index: int, position: int, size: int) -> int:
     return seen if seen < size else -1
 
 
-@piece
 def tap_back(window: int, axis: int, index: int, position: int, size: int) -> int:
     """Return which index of dst of ``size`` sees an index of src through a position of the kernel, -1 for none."""
     entry = window + 32 * (axis - 2)
@@ -43,7 +39,6 @@ def tap_back(window: int, axis: int, index: int, position: int, size: int) -> in
     return reach // stride
 
 
-@piece
 def seen_positions(window: int, axis: int, index: int, size: int) -> int:
     """Return how many positions of the kernel see src of ``size``, and no padding, from an index of dst."""
     count = 0

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numba.core import types
 from numpy.typing import NDArray
 
 from poolrt.workers.engines.object_loader import NativeKernel, load_object
 from poolrt.workers.kernels.codes import DATA_TYPES
+from poolrt.workers.kernels.native import types
 from poolrt.workers.kernels.native.codegen import compile_function
 from poolrt.workers.kernels.native.reference.data_types import load, move, store
 from tests.references.data_types import converted, numpy_type, rounded
