@@ -38,15 +38,6 @@ _BATCH_BYTES: Final = 1024 * 1024
 _RETURNED: Final = 256
 
 
-class _Held(weakref.ref[Any]):
-    """A reference to the buffer of a slot, whose end is the end of all arrays in the slot."""
-
-    __slots__ = ("kept", "nbytes", "offset")
-    offset: int
-    nbytes: int
-    kept: KeptSlots | None
-
-
 class SharedMemory:
     """Maps the arena of a connection and manages this client's slots. Safe for use by several threads."""
 
@@ -67,8 +58,6 @@ class SharedMemory:
         self._kept_outputs = KeptSlots(limit, _AHEAD, _IN_FLIGHT)
         #: Offset -> usable bytes, of slots that hold an array of this client.
         self._in_use: dict[int, int] = {}
-        #: The same slots, by whose end of an array they are free.
-        self._held: dict[int, _Held] = {}
         self._released_bytes = 0
 
     def take(self, sizes: Sequence[int]) -> list[int]:
@@ -152,10 +141,9 @@ class SharedMemory:
         # All views refer to the buffer object, so it ends with the last of them.
         buffer = self._view.buffer(offset, max(nbytes, 1))
         self._in_use[offset] = nbytes
-        # In place of weakref.finalize, which takes several times as long.
-        self._held[offset] = held = _Held(buffer, self._end_array)
-        held.offset, held.nbytes = offset, nbytes
-        held.kept = self._kept if keep else self._kept_outputs if is_output else None
+        kept = self._kept if keep else self._kept_outputs if is_output else None
+        # Not a bare reference with a callback, though it is made faster: `dropped_interrupts` calls a finalizer again.
+        weakref.finalize(buffer, self._on_array_freed, offset, nbytes, kept).atexit = False
         return numpy.frombuffer(buffer, kind, count).reshape(shape)
 
     def bytes_at(self, offset: int, nbytes: int) -> NDArray[Any]:
@@ -201,10 +189,6 @@ class SharedMemory:
             offset, nbytes, kept = self._returned.pop()
             if not kept.keep(offset, nbytes):
                 self._client.release(offset)
-
-    def _end_array(self, held: _Held) -> None:
-        del self._held[held.offset]
-        self._on_array_freed(held.offset, held.nbytes, held.kept)
 
     def _on_array_freed(self, offset: int, nbytes: int, kept: KeptSlots | None) -> None:
         """Handle the end of an array. Runs in the garbage collector, so it must not wait for a lock.
