@@ -143,8 +143,8 @@ def _load_long(pool: poolrt.Pool) -> poolrt.Model:
     """Return a model whose runs go by rings and take some tenths of a second."""
     graph = poolrt.Graph("long")
     x = graph.input("x", (512, 512))
-    for _ in range(400):
-        x = graph.eltwise(x, "relu")
+    for _ in range(3000):
+        x = graph.eltwise(x, "tanh")
     graph.output("y", x)
     model = pool.load(graph)
     for _ in range(5):
