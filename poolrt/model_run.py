@@ -113,7 +113,13 @@ class ModelRun:
         request = self._request
         if request is None:
             raise PoolClosed("this run was not begun")
-        return self.results(self.client.next_answer(request, deadline))
+        try:
+            answer = self.client.next_answer(request, deadline)
+        except CoordinatorLoss:
+            self._request = None
+            raise
+        self._request = None  # no cycle keeps the model
+        return self.results(answer)
 
     def take_outputs(
         self, entry: RingEntry, future: PoolFuture[dict[str, NDArray[Any]]] | None = None
@@ -240,6 +246,7 @@ class ModelRun:
         self._discard()
         if timed_out and request is not None:
             self.client.send_nowait([Kind.GIVE_UP, request.number, 0, 0])
+        self._request = None  # no cycle keeps the model
 
     def _settle(self, answer: Message) -> None:
         """Free the inputs of a run that has ended. The thread that reads the answer calls this once."""
