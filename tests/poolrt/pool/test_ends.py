@@ -93,7 +93,8 @@ _CLIENT = """
     if sys.argv[2] == "sleep":
         with pool:
             pool.submit(time.sleep, 60).result()
-    for _ in model.map({"x": arrays[0]} for _ in iter(int, 1)):
+    until = time.monotonic() + 120  # a test that fails does not leave it running
+    for _ in model.map({"x": arrays[0]} for _ in iter(lambda: time.monotonic() > until, True)):
         pass
 """
 

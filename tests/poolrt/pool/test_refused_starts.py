@@ -11,6 +11,7 @@ from typing import Any, Final
 import pytest
 
 import poolrt
+from poolrt.errors import WorkerLost
 
 from .processes import below, wait_until, workers_of
 
@@ -39,7 +40,7 @@ def test_a_worker_that_gets_no_memory_at_its_start_says_so_in_one_line(
         def works() -> bool:
             try:
                 return pool.submit(abs, -7).result(30) == 7
-            except poolrt.WorkerLost:  # starts have failed so often meanwhile that the pool waits before the next one
+            except WorkerLost:  # starts have failed so often meanwhile that the pool waits before the next one
                 return False
 
         wait_until(has_said, "the next worker says why it cannot start")
