@@ -85,7 +85,8 @@ def test_futures_and_maps_need_no_coordinator_and_use_both_workers(own_pool: poo
         for x, result in zip(inputs, model.map(({"x": x} for x in inputs), in_flight=20), strict=True):
             np.testing.assert_array_equal(result["y"], np.maximum(x, 0))
     assert _submitted(own_pool) == before + 120
-    assert all(worker["runs"] >= 40 for worker in own_pool.stats()["workers"])
+    # Runs submitted while both were stopped were shared equally; of the others, a worker gets as many as it is quick.
+    assert all(worker["runs"] >= 20 for worker in own_pool.stats()["workers"])
 
 
 def test_inputs_may_change_as_soon_as_submit_returns_also_if_the_worker_is_killed(own_pool: poolrt.Pool) -> None:
