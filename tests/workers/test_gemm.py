@@ -130,10 +130,9 @@ def test_an_interrupted_product_keeps_its_matrices_until_its_tasks_have_ended() 
                 raise Interrupted
             super().wait()
 
-    given = np.ones((16, 16), np.float32)
-    sgemm(
-        given.copy(), given
-    )  # compiled now: Numba keeps errors that it has handled, and with them the frames of its callers
+    other = np.ones((16, 16), np.float32)
+    sgemm(other, other)  # compiled now: Numba keeps errors that it has handled, and with them the frames of its callers
+    given = np.ones((17, 16), np.float32)[:16]  # with room behind: what ends with its page is copied
     alive = weakref.ref(given)
     with Left(1) as pool:
         pool.hold_back()
