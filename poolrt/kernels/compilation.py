@@ -18,8 +18,8 @@ from numba.np.arrayobj import make_array, populate_array
 
 from poolrt.numba.bytecode import uses
 from poolrt.numba.fingerprint import is_trusted_module
-from poolrt.workers.kernels.native.codegen import CompileError
-from poolrt.workers.kernels.native.numba_codegen import compile_function
+from poolrt.workers.kernels.native.compiler.codegen import CompileError
+from poolrt.workers.kernels.native.compiler.numba_codegen import compile_function
 from poolrt.workers.kernels.native.user_function import compile_user_function
 
 from .signature import Argument

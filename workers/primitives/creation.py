@@ -62,7 +62,7 @@ def compile_kernel(spec: KernelSpec, target: Target) -> bytes:
         given = import_module("..kernels.native.given", __package__)
         binary = given.given_object(dict(spec.params)["code"])
     elif target.engine_kind == "cpu":
-        codegen = import_module("..kernels.native.codegen", __package__)
+        codegen = import_module("..kernels.native.compiler.codegen", __package__)
         binary = codegen.compile_kernel(spec, target.instructions)
     else:
         build = import_module("..kernels.opencl.build", __package__)

@@ -25,7 +25,7 @@ _ROOT: Final = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _PACKAGE: Final = __name__.rsplit(".", 2)[0] + "."
 #: Engine kind -> what entries of every implementation depend on: their estimated time and their compiler.
 _ALWAYS: Final = {
-    "cpu": ("implementations/cost_model.py", "kernels/native/codegen.py"),
+    "cpu": ("implementations/cost_model.py", "kernels/native/compiler/codegen.py"),
     "opencl": ("implementations/cost_model.py", "kernels/opencl/build.py"),
 }
 _TYPES_ONLY: Final = re.compile(r"^if TYPE_CHECKING:\n(?:(?:[ \t].*)?\n)+", re.MULTILINE)

@@ -17,7 +17,7 @@ from poolrt.workers.desc import MemoryDesc
 from poolrt.workers.desc.operations.call import MOST_CODE, Call
 from poolrt.workers.engines.object_loader import ObjectError
 from poolrt.workers.engines.target import cpu_target
-from poolrt.workers.kernels.native.codegen import CompileError
+from poolrt.workers.kernels.native.compiler.codegen import CompileError
 from poolrt.workers.kernels.native.given import given_object
 from poolrt.workers.primitives.provider import PrimitiveProvider
 from poolrt.workers.threadpools.interface import KernelFailed

@@ -18,8 +18,9 @@ import pytest
 
 from poolrt.workers.engines.elf_object import read_object
 from poolrt.workers.engines.object_loader import NativeKernel, ObjectError, load_object
-from poolrt.workers.kernels.native import exponentials, types, vec
-from poolrt.workers.kernels.native.codegen import compile_function
+from poolrt.workers.kernels.native import exponentials, vec
+from poolrt.workers.kernels.native.compiler import types
+from poolrt.workers.kernels.native.compiler.codegen import compile_function
 
 from ...mutations import fresh_seed
 from ..fuzzer import fuzz

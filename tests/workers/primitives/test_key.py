@@ -174,7 +174,7 @@ def test_neither_place_nor_user_nor_process_is_in_a_key(copied: Path, here: dict
         ("workers/desc/operations/softmax.py", SOFTMAX),
         # What is shared by kernels, or by those of one family
         ("workers/kernels/native/vec.py", CPU),
-        ("workers/kernels/native/codegen.py", CPU),
+        ("workers/kernels/native/compiler/codegen.py", CPU),
         ("workers/kernels/native/gemm.py", {"cpu:matmul", "cpu:nested"}),
         ("workers/kernels/opencl/build.py", OPENCL),
         ("workers/kernels/opencl/prelude.cl", OPENCL),

@@ -25,7 +25,8 @@ UNNEEDED = {
     "importlib.metadata", "poolrt.cachestore.redis", "poolrt.cachestore.single_creator", "poolrt.cachestore.inspection",
     "poolrt.cachestore.bundle", "poolrt.cachestore.transfer", "poolrt.workers.desc.operations.convolution",
     "poolrt.workers.operations.convolution", "poolrt.workers.operations.reorder",
-    "poolrt.workers.implementations.opencl", "poolrt.workers.primitives.creation", "poolrt.workers.kernels.native.codegen",
+    "poolrt.workers.implementations.opencl", "poolrt.workers.primitives.creation",
+    "poolrt.workers.kernels.native.compiler.codegen",
 }  # fmt: skip
 
 

@@ -74,7 +74,10 @@ def main() -> None:
     framework = import_module("poolrt.workers.implementations.primitive_desc")
     sources = import_module("poolrt.workers.primitives.sources")
     cost_model = import_module("poolrt.workers.implementations.cost_model").__name__
-    compilers = {"cpu": "poolrt.workers.kernels.native.codegen", "opencl": "poolrt.workers.kernels.opencl.build"}
+    compilers = {
+        "cpu": "poolrt.workers.kernels.native.compiler.codegen",
+        "opencl": "poolrt.workers.kernels.opencl.build",
+    }
     found = {}
     for engine, compiler in compilers.items():
         import_module(compiler)

@@ -12,8 +12,8 @@ import pytest
 
 from poolrt.workers.engines.object_loader import load_object
 from poolrt.workers.engines.target import host_isa
-from poolrt.workers.kernels.native import types
-from poolrt.workers.kernels.native.codegen import compile_function
+from poolrt.workers.kernels.native.compiler import types
+from poolrt.workers.kernels.native.compiler.codegen import compile_function
 from poolrt.workers.kernels.native.integers import load_s32, store_s32
 from poolrt.workers.threadpools.interface import KERNEL_TYPE, KernelFailed, Region, ThreadpoolInterface
 from poolrt.workers.threadpools.native import NativePool

@@ -1,1 +1,1 @@
-"""Native kernels: generators, the compiler that creators use and the loader that workers use."""
+"""Native kernels: their generators, and in `compiler` what creators compile them with."""

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from . import types
 from .bits import make_store
+from .compiler import types
 from .keys import key_lanes, make_choose, make_key, make_keys, make_lane, make_numbers
 from .vec import iload
 

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 import llvmlite.ir as ir
 
-from . import types
-from .language import intrinsic
+from .compiler import types
+from .compiler.language import intrinsic
 from .vec import I32, I64, Builder, Value, allocate, call, pointer
 
 _FUTEX: Final = 202  # the number of the system call, x86-64

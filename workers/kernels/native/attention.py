@@ -18,9 +18,9 @@ from typing import Any
 import llvmlite.ir as ir
 import numpy as np
 
-from . import types
 from .attention_tile import make_dots, make_means, make_scores, vpower
-from .language import inlined, intrinsic
+from .compiler import types
+from .compiler.language import inlined, intrinsic
 from .transpose import gather_rows, transpose, transpose_pad, transpose_part
 from .vec import (
     F32,

@@ -12,8 +12,8 @@ from typing import Any
 
 import llvmlite.ir as ir
 
-from . import types
-from .language import intrinsic
+from .compiler import types
+from .compiler.language import intrinsic
 from .vec import (
     F32,
     I8,

@@ -12,9 +12,9 @@ from typing import Any
 import llvmlite.ir as ir
 
 from ...desc.data_type import item_size
-from . import types
+from .compiler import types
+from .compiler.language import intrinsic
 from .elements import STORED, masked_load, masked_store, narrowed, widened
-from .language import intrinsic
 from .vec import (
     F32,
     I32,

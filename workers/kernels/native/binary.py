@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from . import functions, types
+from . import functions
+from .compiler import types
 from .elements import elements
 from .vec import iload, vkeep
 from .whole_numbers import has_whole_numbers, whole_numbers

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from . import types
 from .combined_lanes import lanes_of, make_combination
+from .compiler import types
 from .vec import iload
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from . import types
+from .compiler import types
 from .vec import vadd, vfma, vkeep, vload, vload_part, vmax, vset, vstore
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from . import types
+from .compiler import types
 from .vec import fload, fstore, iload
 
 

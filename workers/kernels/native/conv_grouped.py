@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from . import types
+from .compiler import types
 from .reduce_tile import NO_RESIDUAL, TileShape, make_tile
 from .vec import iload
 

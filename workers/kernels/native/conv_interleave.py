@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from . import types
+from .compiler import types
 from .vec import fload, fstore
 
 

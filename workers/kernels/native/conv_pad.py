@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from . import types
+from .compiler import types
 from .vec import vload, vset, vstore
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from . import types
 from .bits import zero_bytes
+from .compiler import types
 from .running_sum import LANES, WIDE_LANES, make_rows, make_scan, make_sums
 from .vec import iload
 

@@ -14,8 +14,9 @@ from typing import Any, Final
 import llvmlite.ir as ir
 import numpy as np
 
-from . import functions, types
-from .language import inlined, intrinsic
+from . import functions
+from .compiler import types
+from .compiler.language import inlined, intrinsic
 from .vec import (
     F32,
     I8,

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 import llvmlite.ir as ir
 
-from . import types
-from .language import intrinsic
+from .compiler import types
+from .compiler.language import intrinsic
 from .movement import Movement
 from .vec import I32, I64, LANES, Builder, Value, pointer
 

@@ -20,8 +20,8 @@ import llvmlite.ir as ir
 import numpy as np
 
 from ...desc.data_type import LIMITS, item_size
-from . import types
-from .language import intrinsic
+from .compiler import types
+from .compiler.language import intrinsic
 from .vec import (
     F32,
     F64,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from . import functions, types
+from . import functions
+from .compiler import types
 from .elements import elements
 from .vec import vkeep
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from . import types
+from .compiler import types
 from .slopes import slope
 from .vec import vkeep, vload, vmul, vstore, vstore_part
 

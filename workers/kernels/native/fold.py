@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from . import types
+from .compiler import types
 from .vec import fload, fstore
 
 

@@ -10,10 +10,10 @@ import math
 from collections.abc import Callable
 from typing import Any, Final
 
-from . import types
+from .compiler import types
+from .compiler.language import intrinsic
 from .elements import emit_load, emit_load_tail
 from .exponentials import emit_exp, emit_exp_below, emit_expm1, emit_log
-from .language import intrinsic
 from .power import emit_power
 from .sines import each, emit_sine
 from .vec import (

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from . import types
 from .bits import copy_bytes, make_gather, make_load, make_load_index, make_store, zero_bytes
+from .compiler import types
 from .vec import iload
 
 

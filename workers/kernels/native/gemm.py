@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from . import types
+from .compiler import types
 from .reduce_tile import NO_RESIDUAL, OPEN, TileShape, make_tiles
 from .transpose import transpose, transpose_pad
 from .vec import iload, prefetch, vload, vload_part, vstore

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from . import types
+from .compiler import types
 from .gemv_sums import add_rows, sum_columns, sum_packed
 from .vec import iload, vadd, vload_part, vmax, vset, vstore_part
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import llvmlite.ir as ir
 
-from . import types
+from .compiler import types
+from .compiler.language import intrinsic
 from .elements import STORED, elements, masked_kind, widened
-from .language import intrinsic
 from .vec import I8, I16, I32, I64, LANES, VI, Builder, Value, call, pointer, splat
 
 _VL = ir.VectorType(I64, LANES)

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from . import types
+from .compiler import types
 from .integer_dot import register_bits
 from .integer_tile import SIZES, IntegerTile, make_integer_tile
 from .integers import load_s32

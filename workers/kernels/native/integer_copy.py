@@ -7,10 +7,10 @@ from typing import Any
 
 import llvmlite.ir as ir
 
-from . import types
+from .compiler import types
+from .compiler.language import intrinsic
 from .integer_weights import interleave_rows
 from .integers import load_s32
-from .language import intrinsic
 from .vec import I8, I16, Builder, Value, pointer
 
 

@@ -8,11 +8,11 @@ from typing import Any, Final, NamedTuple
 import llvmlite.ir as ir
 import numpy as np
 
-from . import types
+from .compiler import types
+from .compiler.language import intrinsic
 from .integer_dot import multiply_groups, register_bits
 from .integer_tile import SIZES, narrowed, store_lanes
 from .integers import load_s32
-from .language import intrinsic
 from .vec import (
     I8,
     I32,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from . import types
+from .compiler import types
 from .integers import load_s8, load_s32, load_u8, store_s32
 
 

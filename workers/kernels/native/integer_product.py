@@ -7,9 +7,9 @@ from typing import Any
 
 import llvmlite.ir as ir
 
-from . import types
+from .compiler import types
+from .compiler.language import intrinsic
 from .integer_dot import multiply_groups, register_bits
-from .language import intrinsic
 from .vec import I32, I64, LANES, VI, Builder, Value, call, lanes_below, pointer, splat
 
 

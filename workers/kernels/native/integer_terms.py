@@ -11,10 +11,10 @@ from typing import Any
 import llvmlite.ir as ir
 import numpy as np
 
-from . import types
+from .compiler import types
+from .compiler.language import intrinsic
 from .integer_dot import GROUP, multiply_groups, register_bits
 from .integers import load_s32, store_s32
-from .language import intrinsic
 from .vec import I8, I16, I64, LANES, VI, WIDTH, Builder, Value, fload, fstore, pointer
 
 

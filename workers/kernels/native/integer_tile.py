@@ -12,9 +12,9 @@ from typing import Any, Final, NamedTuple
 
 import llvmlite.ir as ir
 
-from . import types
+from .compiler import types
+from .compiler.language import intrinsic
 from .integer_dot import multiply_groups
-from .language import intrinsic
 from .vec import (
     F32,
     I8,

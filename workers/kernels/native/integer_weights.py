@@ -7,9 +7,9 @@ from typing import Any
 
 import llvmlite.ir as ir
 
-from . import types
+from .compiler import types
+from .compiler.language import intrinsic
 from .integer_dot import GROUP
-from .language import intrinsic
 from .vec import I8, LANES, Builder, Value, pointer
 
 

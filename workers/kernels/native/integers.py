@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from . import types
-from .language import intrinsic
+from .compiler import types
+from .compiler.language import intrinsic
 from .vec import I8, I32, I64, Builder, Value, pointer
 
 

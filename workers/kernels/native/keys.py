@@ -10,8 +10,8 @@ from typing import Any, Final
 
 import llvmlite.ir as ir
 
-from . import types
-from .language import intrinsic
+from .compiler import types
+from .compiler.language import intrinsic
 from .vec import I32, I64, VF, Builder, Value, call, pointer, vector
 
 #: Data type -> bits of an element, and of a float those of infinity.

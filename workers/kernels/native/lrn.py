@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 
-from . import types
+from .compiler import types
+from .compiler.language import intrinsic
 from .exponentials import emit_exp, emit_log
-from .language import intrinsic
 from .vec import (
     LANES,
     VI,

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from . import types
+from .compiler import types
 from .nbits_sums import make_columns, make_unpack
 from .vec import fstore, vadd, vload_part, vset, vsum
 

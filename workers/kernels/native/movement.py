@@ -13,9 +13,9 @@ from typing import Any, Final
 import llvmlite.ir as ir
 
 from ...desc.data_type import LIMITS
-from . import types
+from .compiler import types
+from .compiler.language import intrinsic
 from .elements import SMALL, STORED, masked_load, masked_store, narrowed, widened
-from .language import intrinsic
 from .vec import F32, I8, I16, I32, I64, LANES, VD, VF, Builder, Value, lanes_below, pointer
 
 #: What data types of one width are moved as.

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ...desc.data_type import item_size
-from . import types
+from .compiler import types
 from .narrow_columns import make_columns
 from .narrow_results import make_results
 from .reduce_tile import NO_RESIDUAL, TileShape, make_tiles

@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from ...desc.data_type import item_size
-from . import types
+from .compiler import types
 from .narrow_results import make_results
 from .narrow_sums import add_rows, sum_columns, sum_packed
 from .vec import iload, vset, vstore

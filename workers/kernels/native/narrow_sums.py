@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...desc.data_type import item_size
-from . import types
+from .compiler import types
+from .compiler.language import intrinsic
 from .elements import STORED, emit_load, masked_load, widened
 from .gemv_sums import carry, spread
-from .language import intrinsic
 from .vec import (
     F32,
     I64,

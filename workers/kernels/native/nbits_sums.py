@@ -7,9 +7,9 @@ from typing import Any, Final
 
 import llvmlite.ir as ir
 
-from . import types
+from .compiler import types
+from .compiler.language import intrinsic
 from .gemv_sums import carry, spread
-from .language import intrinsic
 from .vec import (
     I8,
     I32,

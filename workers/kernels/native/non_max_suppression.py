@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from . import types
 from .bits import make_store
+from .compiler import types
 from .keys import make_key
 from .top_k import sink
 from .vec import (

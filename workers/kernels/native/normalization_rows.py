@@ -13,9 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from . import functions, types
+from . import functions
+from .compiler import types
+from .compiler.language import inlined
 from .elements import elements
-from .language import inlined
 from .vec import (
     fload,
     fstore,

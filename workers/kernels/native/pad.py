@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from . import types
 from .bits import copy_bytes, fill_bytes
+from .compiler import types
 from .padded_index import padded_index
 from .vec import iload
 

@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from . import types
+from .compiler import types
+from .compiler.language import inlined
 from .elements import elements
 from .inside import load_apart, load_inside
-from .language import inlined
 from .vec import (
     dcount_inside,
     iload,

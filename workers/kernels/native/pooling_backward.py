@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from . import types
-from .language import inlined
+from .compiler import types
+from .compiler.language import inlined
 from .pooling import dimension, inside
 from .vec import fload, fstore, sload, vadd, vdiv, vkeep, vload, vload_same, vset, vstore, vstore_part
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import llvmlite.ir as ir
 
-from . import types
-from .language import intrinsic
+from .compiler import types
+from .compiler.language import intrinsic
 from .vec import I8, Builder, Value, pointer
 
 

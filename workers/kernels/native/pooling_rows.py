@@ -13,9 +13,9 @@ from typing import Any, Final
 import llvmlite.ir as ir
 import numpy as np
 
-from . import types
+from .compiler import types
+from .compiler.language import inlined, intrinsic
 from .elements import elements
-from .language import inlined, intrinsic
 from .pooling import dimension, inside, make_see, next_row, row_of
 from .vec import I8, I64, Builder, Value, dcount_inside, vadd, vcount_inside, vdiv, veven, vmax, vmul, vodd
 

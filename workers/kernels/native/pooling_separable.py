@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from . import types
+from .compiler import types
+from .compiler.language import inlined
 from .elements import elements
-from .language import inlined
 from .pooling import dimension, inside, make_see
 from .vec import vadd, vcount_inside, vdiv, vkeep, vload, vmax, vmul, vset, vstore, vstore_part
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from . import types
-from .language import inlined
+from .compiler import types
+from .compiler.language import inlined
 from .pooling import dimension
 from .vec import (
     vadd,

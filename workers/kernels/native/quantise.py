@@ -8,12 +8,12 @@ from typing import Any, Final
 import llvmlite.ir as ir
 import numpy as np
 
-from . import types
 from .bits import make_store
+from .compiler import types
+from .compiler.language import intrinsic
 from .functions import ELTWISE
 from .integer_tile import SIZES, load_float, narrowed, narrowed_with, store_lanes
 from .integers import load_s32, load_u8
-from .language import intrinsic
 from .vec import (
     I1,
     I8,

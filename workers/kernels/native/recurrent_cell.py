@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from . import functions, types
+from . import functions
+from .compiler import types
 from .vec import vadd, vfma, vload_part, vmul, vneg, vset, vstore_part
 
 #: The parts: whole cells, and the two halves of a GRU's, between which the reset state is multiplied.

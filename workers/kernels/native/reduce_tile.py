@@ -14,8 +14,8 @@ from typing import Any, Final, NamedTuple
 
 import llvmlite.ir as ir
 
-from . import types
-from .language import intrinsic
+from .compiler import types
+from .compiler.language import intrinsic
 from .vec import (
     F32,
     I8,

@@ -14,9 +14,9 @@ from typing import Any, Final
 
 import llvmlite.ir as ir
 
-from . import types
+from .compiler import types
+from .compiler.language import inlined, intrinsic
 from .elements import elements
-from .language import inlined, intrinsic
 from .vec import (
     I16,
     VF,

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from . import types
 from .atomics import (
     atomic_add,
     atomic_load,
@@ -23,6 +22,7 @@ from .atomics import (
     read_ticks,
     stack_room,
 )
+from .compiler import types
 from .region_queue import (
     ARRIVAL,
     BLOBS,

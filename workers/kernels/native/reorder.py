@@ -11,10 +11,10 @@ from typing import Any
 import llvmlite.ir as ir
 import numpy as np
 
-from . import types
+from .compiler import types
+from .compiler.language import intrinsic
 from .deinterleave import deinterleaver
 from .elements import masked_store
-from .language import intrinsic
 from .movement import Movement
 from .short_copy import copy_short
 from .transpose import transposes

@@ -14,8 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from . import functions, types
-from .language import inlined
+from . import functions
+from .compiler import types
+from .compiler.language import inlined
 from .resampling import ROW, STRIP, gather, istore, stack
 from .vec import fload, iload, vabs, vfma, vkeep, vload, vselect_gt, vset, vstore, vstore_part
 

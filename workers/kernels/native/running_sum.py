@@ -10,8 +10,8 @@ from typing import Any, Final
 
 import llvmlite.ir as ir
 
-from . import types
-from .language import intrinsic
+from .compiler import types
+from .compiler.language import intrinsic
 from .vec import F32, F64, I32, I64, Builder, Value, VectorType, pointer
 
 #: Elements of a vector along an axis.

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from . import types
 from .bits import make_load_index
+from .compiler import types
 from .updates import make_update
 from .vec import iload
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from . import types
-from .language import intrinsic
+from .compiler import types
+from .compiler.language import intrinsic
 from .vec import (
     I16,
     I64,

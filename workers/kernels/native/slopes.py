@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any, Final
 
-from . import types
+from .compiler import types
+from .compiler.language import intrinsic
 from .exponentials import emit_exp, emit_exp_below
 from .functions import Function
-from .language import intrinsic
 from .power import emit_power
 from .sines import emit_sine
 from .vec import Builder, Value, call, constant, fma, maximum, minimum, splat, vector

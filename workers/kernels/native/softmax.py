@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from . import types
+from .compiler import types
+from .compiler.language import inlined
 from .elements import Elements, elements
 from .exponentials import vexp_below, vlog
-from .language import inlined
 from .vec import vadd, vdiv, vkeep, vkeep_or, vmax, vmax_lane, vmul, vsub, vsum
 
 #: Vectors whose exponentials are added to one partial sum.

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from . import types
+from .compiler import types
+from .compiler.language import inlined
 from .exponentials import vexp_below
-from .language import inlined
 from .vec import vadd, vfma, vkeep, vload, vmul, vneg, vset, vstore, vstore_part, vsub, vsum
 
 #: Vectors that are added to one partial sum.

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from ...desc.data_type import WRAPPING
-from . import functions, types
+from . import functions
+from .compiler import types
 from .elements import elements
 from .vec import vadd, vkeep
 from .whole_numbers import whole_numbers

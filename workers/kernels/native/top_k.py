@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from . import types
 from .bits import make_load, make_store
+from .compiler import types
 from .keys import key_lanes, lowest_bit, make_above, make_key, make_keys
 from .vec import iload
 

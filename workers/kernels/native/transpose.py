@@ -6,8 +6,8 @@ from typing import Any
 
 import llvmlite.ir as ir
 
-from . import types
-from .language import intrinsic
+from .compiler import types
+from .compiler.language import intrinsic
 from .movement import Movement
 from .vec import (
     I64,

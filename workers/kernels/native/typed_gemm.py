@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...desc.data_type import item_size
-from . import types
+from .compiler import types
 from .typed_tile import NOTHING, make_tile
 from .vec import iload
 

@@ -10,10 +10,10 @@ from typing import Any, Final, NamedTuple
 import llvmlite.ir as ir
 
 from ...desc.data_type import LIMITS, WRAPPING, item_size
-from . import types
+from .compiler import types
+from .compiler.language import intrinsic
 from .elements import STORED, masked_load, masked_store
 from .kept_mask import begin_mask, mask_of, next_mask
-from .language import intrinsic
 from .vec import I64, LANES, Builder, Value, fma, isa_of, lanes_below, maximum, pointer, splat
 
 _VL: Final = ir.VectorType(I64, LANES)

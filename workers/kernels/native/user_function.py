@@ -14,8 +14,8 @@ from numba.extending import intrinsic
 from numba.np.arrayobj import make_array, populate_array
 
 from ...engines.target import cpu_target
-from .codegen import CompileError
-from .numba_codegen import compile_function
+from .compiler.codegen import CompileError
+from .compiler.numba_codegen import compile_function
 
 #: Numba's types of elements -> data types.
 _ELEMENTS: Final = {

@@ -15,8 +15,8 @@ import llvmlite.ir as ir
 from llvmlite.ir import IRBuilder
 from llvmlite.ir.values import Value as IRValue
 
-from . import types
-from .language import intrinsic
+from .compiler import types
+from .compiler.language import intrinsic
 
 LANES: Final = 16
 #: Bytes of one vector.

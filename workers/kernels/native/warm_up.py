@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ...engines.target import host_isa
-from . import types
-from .codegen import compile_function
+from .compiler import types
+from .compiler.codegen import compile_function
 from .vec import vload, vstore
 
 

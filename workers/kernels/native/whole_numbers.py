@@ -12,9 +12,9 @@ from typing import Any, Final
 import llvmlite.ir as ir
 
 from ...desc.data_type import WRAPPING
-from . import types
+from .compiler import types
+from .compiler.language import intrinsic
 from .elements import STORED, masked_load, masked_store
-from .language import intrinsic
 from .vec import LANES, Builder, Value, VectorType, call, lanes_below, pointer, splat
 
 SATURATING: Final = ("s32", "s8", "u8")

@@ -13,9 +13,9 @@ from typing import Any, Final
 import llvmlite.ir as ir
 
 from ...desc.data_type import LIMITS
-from . import types
+from .compiler import types
+from .compiler.language import intrinsic
 from .elements import STORED, masked_load
-from .language import intrinsic
 from .vec import LANES, Builder, Value, VectorType, call, iload, lanes_below, pointer, splat
 from .whole_numbers import whole_numbers
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from poolrt.workers.implementations.native.convolution_tiles import tiling
-from poolrt.workers.kernels.native.codegen import compile_kernel
+from poolrt.workers.kernels.native.compiler.codegen import compile_kernel
 from poolrt.workers.kernels.spec import KernelSpec
 
 SHAPES = [(56, 56), (7, 7), (1, 49), (5, 5), (3, 3), (2, 2), (1, 1), (9, 9), (1, 3)]

@@ -10,8 +10,8 @@ import pytest
 from numpy.typing import NDArray
 
 from poolrt.workers.engines.object_loader import NativeKernel, load_object
-from poolrt.workers.kernels.native import types
-from poolrt.workers.kernels.native.codegen import compile_function
+from poolrt.workers.kernels.native.compiler import types
+from poolrt.workers.kernels.native.compiler.codegen import compile_function
 from poolrt.workers.kernels.native.elements import elements
 from poolrt.workers.kernels.native.exponentials import vexp, vlog
 from poolrt.workers.kernels.native.movement import Movement

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from poolrt.workers.implementations.native.convolution_tiles import output_blocks, product_tiles, row_tiles
-from poolrt.workers.kernels.native.codegen import compile_kernel
+from poolrt.workers.kernels.native.compiler.codegen import compile_kernel
 from poolrt.workers.kernels.spec import KernelSpec
 
 from .test_conv import loops_with_multiplications

@@ -10,8 +10,9 @@ import pytest
 
 from poolrt.workers.engines.object_loader import load_object
 from poolrt.workers.engines.target import ISA_LEVELS, host_isa
-from poolrt.workers.kernels.native import exponentials, types, vec
-from poolrt.workers.kernels.native.codegen import compile_function
+from poolrt.workers.kernels.native import exponentials, vec
+from poolrt.workers.kernels.native.compiler import types
+from poolrt.workers.kernels.native.compiler.codegen import compile_function
 
 INT = types.int64
 LEVELS = [level for level in ISA_LEVELS if list(ISA_LEVELS).index(level) <= list(ISA_LEVELS).index(host_isa())]

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from .. import types
+from ..compiler import types
 from .epilogue import fetch, finish
 from .scalars import read_f64, write_f64
 from .tensor import dim

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .. import types
+from ..compiler import types
 from .binaries import BIT_AND, GE, bitwise, has_whole, whole_binary
 from .binaries import binary as combine
 from .data_types import bits_of_type, is_whole

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .. import types
+from ..compiler import types
 from .data_types import load
 from .epilogue import finish
 from .tensor import at, base, dim, dtype, rank

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .. import types
+from ..compiler import types
 from .data_types import move
 from .epilogue import fetch, finish
 from .tensor import base, dtype, where

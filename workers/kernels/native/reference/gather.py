@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .. import types
+from ..compiler import types
 from .data_types import move, store
 from .epilogue import element, fetch, finish
 from .tensor import base, dim, dtype, where

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from .. import types
+from ..compiler import types
 from .epilogue import fetch, finish
 from .tensor import dim, rank
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .. import types
+from ..compiler import types
 from .data_types import load, read_whole
 from .epilogue import finish, put_whole, quantised, wraps_as
 from .scalars import read_s64

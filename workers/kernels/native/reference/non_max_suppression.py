@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .. import types
+from ..compiler import types
 from .data_types import store
 from .epilogue import fetch
 from .tensor import base, dtype, where

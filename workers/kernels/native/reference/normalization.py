@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import types
+from ..compiler import types
 from .data_types import store
 from .epilogue import element, finish
 from .rows import channel_of, length, numbered

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import types
+from ..compiler import types
 from .epilogue import element, finish
 from .normalization_backward import masked
 from .rows import channel_length, channel_numbered, row_of

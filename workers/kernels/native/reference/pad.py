@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .. import types
+from ..compiler import types
 from ..padded_index import padded_index
 from .epilogue import finish
 from .gather import copy_element

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...codes import POOLING
-from .. import types
+from ..compiler import types
 from .data_types import load, store
 from .epilogue import finish
 from .tensor import at, base, dim, dtype, rank, where

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...codes import POOLING
-from .. import types
+from ..compiler import types
 from .data_types import load
 from .epilogue import finish
 from .tensor import at, base, dim, dtype, rank

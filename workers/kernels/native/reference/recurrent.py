@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...codes import CELLS
-from .. import types
+from ..compiler import types
 from .data_types import load, store
 from .functions import eltwise, logistic
 from .scalars import read_f64, write_f64

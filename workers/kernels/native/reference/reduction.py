@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from ...codes import REDUCTION
-from .. import types
+from ..compiler import types
 from .data_types import is_less
 from .epilogue import fetch, finish, put_whole, whole_element, wraps_as
 from .scalars import read_s64

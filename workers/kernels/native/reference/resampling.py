@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from .. import types
+from ..compiler import types
 from .epilogue import fetch, finish
 from .scalars import read_s64
 from .tensor import dim, rank

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import llvmlite.ir as ir
 
-from .. import types
-from ..language import intrinsic
+from ..compiler import types
+from ..compiler.language import intrinsic
 from ..vec import F32, I8, I32, I64, Builder, Value, pointer
 
 I16: Final = ir.IntType(16)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .. import types
+from ..compiler import types
 from .epilogue import element, fetch, finish
 from .gather import copy_element
 from .scatter import combined

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .. import types
+from ..compiler import types
 from .epilogue import fetch, finish, put_whole, whole_element, wraps_as
 from .scalars import read_f64, read_s64
 

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from poolrt.workers.engines.object_loader import NativeKernel, load_object
 from poolrt.workers.kernels.codes import DATA_TYPES
-from poolrt.workers.kernels.native import types
-from poolrt.workers.kernels.native.codegen import compile_function
+from poolrt.workers.kernels.native.compiler import types
+from poolrt.workers.kernels.native.compiler.codegen import compile_function
 from poolrt.workers.kernels.native.reference.data_types import load, move, store
 from tests.references.data_types import converted, numpy_type, rounded
 

@@ -9,7 +9,7 @@ import pytest
 
 from poolrt.workers.engines.object_loader import load_object
 from poolrt.workers.kernels.native import reference
-from poolrt.workers.kernels.native.codegen import compile_kernel
+from poolrt.workers.kernels.native.compiler.codegen import compile_kernel
 from poolrt.workers.kernels.spec import KernelSpec
 
 NAMES = [module.name for module in pkgutil.iter_modules(reference.__path__)]

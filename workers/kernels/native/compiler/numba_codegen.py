@@ -27,9 +27,9 @@ from numba.core.runtime.nrt import rtsys
 from numba.core.typing.context import Context
 from numba.core.typing.templates import Signature
 
-from ...engines.object_loader import ENTRY_SYMBOL
-from ...engines.raised import describe_raised
-from ...engines.target import EXTENSIONS, ISA_LEVELS
+from ....engines.object_loader import ENTRY_SYMBOL
+from ....engines.raised import describe_raised
+from ....engines.target import EXTENSIONS, ISA_LEVELS
 from .codegen import CompileError, emit_object, without_collections
 
 

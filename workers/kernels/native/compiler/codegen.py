@@ -24,9 +24,9 @@ from typing import Final, cast
 import llvmlite.binding as llvm
 import llvmlite.ir as ir
 
-from ...engines.object_loader import ALLOWED_SYMBOLS, ENTRY_SYMBOL
-from ...engines.target import EXTENSIONS, ISA_LEVELS
-from ..spec import KernelSpec
+from ....engines.object_loader import ALLOWED_SYMBOLS, ENTRY_SYMBOL
+from ....engines.target import EXTENSIONS, ISA_LEVELS
+from ...spec import KernelSpec
 from . import types
 from .lowering import Lowering
 from .operands import Refused
@@ -63,7 +63,7 @@ def compile_kernel(spec: KernelSpec, isa: str) -> bytes:
     if not _GENERATOR.fullmatch(spec.generator):
         raise CompileError(name, f"{spec.generator!r} is no generator's name")
     try:
-        generator = import_module(f".{spec.generator}", __package__)
+        generator = import_module(f"..{spec.generator}", __package__)
         function, signature = generator.make(isa, **dict(spec.params))
     except (ImportError, AttributeError, TypeError, ValueError) as error:
         raise CompileError(name, "its generator failed", f"{type(error).__name__}: {error}") from error

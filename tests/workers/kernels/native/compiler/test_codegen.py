@@ -22,9 +22,10 @@ import pytest
 
 from poolrt.workers.engines.object_loader import ObjectError, load_object
 from poolrt.workers.engines.target import ISA_LEVELS
-from poolrt.workers.kernels.native import codegen, types, vec
-from poolrt.workers.kernels.native.codegen import CompileError, compile_function, compile_kernel
-from poolrt.workers.kernels.native.language import intrinsic
+from poolrt.workers.kernels.native import vec
+from poolrt.workers.kernels.native.compiler import types
+from poolrt.workers.kernels.native.compiler.codegen import CompileError, compile_function, compile_kernel
+from poolrt.workers.kernels.native.compiler.language import intrinsic
 from poolrt.workers.kernels.native.reference.scalars import operand, write_64
 from poolrt.workers.kernels.spec import KernelSpec
 
@@ -170,7 +171,7 @@ def test_a_generator_may_be_one_folder_below() -> None:
 
 @pytest.fixture
 def generator() -> Iterator[ModuleType]:
-    name = f"{codegen.__package__}.a_generator"
+    name = f"{vec.__package__}.a_generator"
     module = ModuleType(name)
     sys.modules[name] = module
     yield module

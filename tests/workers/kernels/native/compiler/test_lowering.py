@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from poolrt.workers.engines.object_loader import load_object
-from poolrt.workers.kernels.native import types
-from poolrt.workers.kernels.native.codegen import CompileError, compile_function
-from poolrt.workers.kernels.native.language import inlined
+from poolrt.workers.kernels.native.compiler import types
+from poolrt.workers.kernels.native.compiler.codegen import CompileError, compile_function
+from poolrt.workers.kernels.native.compiler.language import inlined
 from poolrt.workers.kernels.native.reference.scalars import write_64, write_f64
 
 Number = int | float
