@@ -27,6 +27,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "warm": ("warm", "create the kernels that a deployment needs, before its processes start"),
     "serve": ("serve", "keep a pool running that many programs share"),
     "status": ("status", "show the workers, queue, memory and cache of a running pool"),
+    "top": ("top", "show the same again and again, with runs per second"),
     "stop": ("stop", "stop a running pool"),
     "cache": ("cache.command", "inspect, bound, verify, export or clear the shared kernel cache"),
     "doctor": ("doctor.command", "check this machine, its libraries, Redis and OpenCL drivers"),

@@ -26,7 +26,7 @@ BOUND_S = 60.0
 #: A variable by which everything that a server starts is found again.
 MARK = "TEST_OF_POOLRT_SERVE"
 #: Runs a command with another bound for a server's answer.
-_STATUS = "import sys; from poolrt.cli import main, status; status._ANSWER_S = {}; sys.exit(main())"
+_STATUS = "import sys; from poolrt.cli import main, served_state; served_state._ANSWER_S = {}; sys.exit(main())"
 
 
 class Place:
@@ -291,7 +291,7 @@ def test_a_path_that_cannot_be_used_is_refused_in_one_line(place: Place, where: 
     assert place.processes() == []
 
 
-@pytest.mark.parametrize("command", ["status", "stop"])
+@pytest.mark.parametrize("command", ["status", "top", "stop"])
 def test_without_a_server_one_line_says_how_to_start_it(place: Place, command: str) -> None:
     line = f"no server listens at {place.socket}: start one with poolrt serve --socket {place.socket}"
     plain = place.call(command, "--socket", str(place.socket))
