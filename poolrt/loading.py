@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from poolrt.workers.ipc.channel import Message
 from poolrt.workers.ipc.protocol import NUMBERS_LIMIT, Kind
@@ -22,6 +22,7 @@ from .session import Session
 from .shared_memory import SharedMemory
 
 if TYPE_CHECKING:
+    from .cut_outputs import Cut
     from .graph.builder import Graph
     from .graph.constant import Constant
 
@@ -33,8 +34,19 @@ _BATCH: Final = 8 * 1024 * 1024
 
 def load(session: Session, graph: Graph, progress: bool | Callable[[int, int, list[str]], None] | None) -> Model:
     """Load a graph; see `Pool.load`."""
-    started = time.perf_counter()
     wire, constants = graph.to_wire()
+    return load_wire(session, wire, constants, graph.cuts, progress)
+
+
+def load_wire(
+    session: Session,
+    wire: dict[str, Any],
+    constants: Sequence[Constant],
+    cuts: Mapping[str, Cut],
+    progress: bool | Callable[[int, int, list[str]], None] | None,
+) -> Model:
+    """Load the wire form of a graph."""
+    started = time.perf_counter()
     if wire["engine"] == "cpu" and session.settings.engine != "cpu":
         wire["engine"] = session.settings.engine
     by_value = {value: constant for (value, _), constant in zip(wire["constants"], constants, strict=True)}
@@ -53,7 +65,7 @@ def load(session: Session, graph: Graph, progress: bool | Callable[[int, int, li
     with watch(name, wanted, forced=progress is True) as show:
         link, answer = session.repeat(lambda link: (link, load_on(link, show)))
     report = {**answer[5], "load_s": time.perf_counter() - started}
-    return Model(session, load_on if session.settings.keep_graphs else None, link, answer, report, name, graph.cuts)
+    return Model(session, load_on if session.settings.keep_graphs else None, link, answer, report, name, cuts)
 
 
 def _load_on(

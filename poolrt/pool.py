@@ -102,6 +102,7 @@ class Pool(Executor):
         batch: int | None = None,
         shapes: Mapping[str, Sequence[int]] | None = None,
         values: Mapping[str, ArrayLike] | None = None,
+        split_batch: bool = False,
     ) -> Model: ...
 
     @overload
@@ -113,6 +114,7 @@ class Pool(Executor):
         batch: int | None = None,
         shapes: Sequence[Mapping[str, Sequence[int]]],
         values: Mapping[str, ArrayLike] | None = None,
+        split_batch: bool = False,
     ) -> list[Model]: ...
 
     def load(
@@ -123,6 +125,7 @@ class Pool(Executor):
         batch: int | None = None,
         shapes: Mapping[str, Sequence[int]] | Sequence[Mapping[str, Sequence[int]]] | None = None,
         values: Mapping[str, ArrayLike] | None = None,
+        split_batch: bool = False,
     ) -> Model | list[Model]:
         """Load a graph, or an ONNX model, and return it as a model.
 
@@ -135,11 +138,19 @@ class Pool(Executor):
         notebook, the bar is a line below the cell. A graph for the
         engine ``cpu`` runs on the pool's own engine if that is another one. Raises the errors of `poolrt.errors`:
         GraphRefused, ArenaFull, CreationFailed, CreatorLost, WorkerLost, PoolClosed.
+
+        With ``split_batch``, each run is split over the workers, so that a large batch is done sooner: each worker computes
+        some of the samples, which are the first dimension of the first input and of all inputs of the same first size.
+        Raises GraphError for a graph that has a node which may mix samples.
         """
         from collections.abc import Mapping
 
-        from .loading import load
         from .model_source import to_graph, to_graphs
+
+        if split_batch:
+            from .split_model import load_split as load
+        else:
+            from .loading import load
 
         session = self._session
         if shapes is not None and not isinstance(shapes, Mapping):
