@@ -1,5 +1,7 @@
 """Single operations beside ONNX Runtime and OpenVINO, on one thread and on two: a graph of one node through `Executor`.
 
+Quantised operations and a few others are ONNX models of one node or two, whose graphs poolrt imports.
+
 Each operation has real shapes of networks; weights are constants, as they are there. A ratio is the time of the faster rival
 divided by poolrt's, all with what their interfaces add: checks of the inputs, memory of the outputs, which OpenVINO keeps
 for itself. Times on one thread are the processor's. All results are compared with those of the tests' references in float64.
@@ -26,6 +28,14 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parent))
 
 from measure import arguments, record, sized
+from problems.imported import (
+    Imported,
+    integer_products,
+    moved,
+    quantised_by_channel,
+    quantised_means,
+    quantised_while_running,
+)
 from problems.movement import concats, gathers, pads, scatters, transposes
 from problems.normalizations import batch_normalizations, normalizations, root_mean_squares, softmaxes
 from problems.pointwise import binaries, eltwises, selects
@@ -70,7 +80,7 @@ _ROUNDS: Final = 9
 #: The largest difference of results, as a share of the largest number, for each data type that is computed in.
 _NEAR: Final = {"float16": 1e-2, "float64": 1e-6}
 
-FAMILIES: Final[dict[str, Callable[[], Iterator[Problem]]]] = {
+FAMILIES: Final[dict[str, Callable[[], Iterator[Problem | Imported]]]] = {
     "matmul": matmuls,
     "convolution": convolutions,
     "recurrence": recurrences,
@@ -95,6 +105,11 @@ FAMILIES: Final[dict[str, Callable[[], Iterator[Problem]]]] = {
     "order": top_ks,
     "pad": pads,
     "scatter": scatters,
+    "dynamic": quantised_while_running,
+    "by_channel": quantised_by_channel,
+    "integer_product": integer_products,
+    "quantised_mean": quantised_means,
+    "moved": moved,
 }
 
 
@@ -109,7 +124,7 @@ class LimitedEngine(Engine):
 
 
 def compare(
-    problem: Problem, stream: Stream, threads: int, cache: PrimitiveProvider, peak: Peak
+    problem: Problem | Imported, stream: Stream, threads: int, cache: PrimitiveProvider, peak: Peak
 ) -> tuple[str, dict[str, float]]:
     """Return poolrt's implementations and share of the peak, and the seconds of each contestant.
 
@@ -133,7 +148,7 @@ def compare(
     return f"{', '.join(names)}; {share:.0%} of the peak", found
 
 
-def _work(problem: Problem, stream: Stream) -> tuple[list[str], int]:
+def _work(problem: Problem | Imported, stream: Stream) -> tuple[list[str], int]:
     """Return the implementations of a problem's primitives, and how many products they sum."""
     from poolrt.graph.lower import lower
     from poolrt.graph.passes import optimize

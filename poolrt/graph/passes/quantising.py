@@ -1,4 +1,6 @@
-"""Quantise in one step what a graph spells out: a division by one number, rounding, a zero point, and a type of 8 bits.
+"""Quantise in one step what a graph spells out: a division, rounding, a zero point, and a type of 8 bits.
+
+There is one divisor, or one for each index of a dimension. Zero points are one number, or constants along that dimension.
 
 A reorder with a scale and a zero point would round after the zero point is added, which differs for halves.
 """
@@ -22,11 +24,12 @@ _CHANNELS = 16
 
 @dataclass(frozen=True, slots=True)
 class _Match:
-    """The division, the conversion, the zero point or the value that has it, and the results of all nodes but the last."""
+    """The division, the conversion, the zero points with their mask or the value that has one, and all results but the last."""
 
     division: Node
     last: Node
-    point: int
+    points: tuple[int, ...]
+    mask: int
     computed: int | None
     replaced: tuple[int, ...]
 
@@ -52,9 +55,9 @@ def quantise_at_once(ir: GraphIR) -> GraphIR:
         uses: tuple[QuantisationUse, ...] = ()
         if match.computed is not None:
             uses = (QuantisationUse("zero_points", int(Arg.DST), 0, _as_row(new, match.last.name, match.computed)),)
-        elif match.point:
-            point = new.constant(Constant(np.array([match.point], np.int32), None, "s32"))
-            uses = (QuantisationUse("zero_points", int(Arg.DST), 0, point),)
+        elif any(match.points):
+            point = new.constant(Constant(np.array(match.points, np.int32), None, "s32"))
+            uses = (QuantisationUse("zero_points", int(Arg.DST), match.mask, point),)
         steps = (PostOpUse("eltwise", "round"),)
         new.nodes.append(replace(match.division, outputs=node.outputs, post_ops=steps, quantisation=uses))
     return new.finish()
@@ -68,7 +71,10 @@ def _match(node: Node, ir: GraphIR, readers: dict[int, list[Node]], leaving: fro
     dims = values[source].dims
     if values[source] != values[node.output] or values[source].dtype != "f32" or values[scale].dtype != "f32":
         return None
-    if any(size != 1 for size in values[scale].dims) or (len(dims) > 3 and dims[1] % _CHANNELS):
+    varies = [dim for dim, size in enumerate(values[scale].dims) if size != 1]
+    if len(varies) > 1 or (len(dims) > 3 and dims[1] % _CHANNELS and not varies):
+        return None
+    if varies and (len(values[scale].dims) != len(dims) or values[scale].dims[varies[0]] != dims[varies[0]]):
         return None
     replaced = [node.output]
     reader = only_reader(node.output, readers, leaving)
@@ -76,26 +82,35 @@ def _match(node: Node, ir: GraphIR, readers: dict[int, list[Node]], leaving: fro
         return None
     replaced.append(reader.output)
     reader = only_reader(reader.output, readers, leaving)
-    point, computed = 0, None
+    points: tuple[int, ...] = (0,)
+    mask, computed = 0, None
     if reader is not None and reader.kind == "binary" and reader.attrs["algorithm"] == "add" and _is_plain(reader, ir):
         added = reader.inputs[1]
-        if values[added].elements != 1 or values[reader.inputs[0]] != values[reader.output]:
+        if values[reader.inputs[0]] != values[reader.output]:
             return None
         constant = ir.constants.get(added)
         if constant is None:
-            if not _is_whole(added, ir):
+            if values[added].elements != 1 or not _is_whole(added, ir):
                 return None
             computed = added
         else:
-            number = float(constant.float64().reshape(-1)[0])
-            if not (number.is_integer() and abs(number) <= LIMITS["u8"][1]):
+            numbers = constant.float64().reshape(-1)
+            if not (np.all(numbers == np.trunc(numbers)) and np.all(np.abs(numbers) <= LIMITS["u8"][1])):
                 return None
-            point = int(number)
+            if np.all(numbers == numbers[:1]):
+                numbers = numbers[:1]
+            elif values[added].dims != values[scale].dims:
+                return None
+            else:
+                mask = 1 << varies[0]
+            points = tuple(int(number) for number in numbers)
         replaced.append(reader.output)
         reader = only_reader(reader.output, readers, leaving)
     if reader is None or reader.kind != "reorder" or reader.attrs["tag"] or not _is_plain(reader, ir):
         return None
-    return _Match(node, reader, point, computed, tuple(replaced)) if values[reader.output].dtype in _BYTES else None
+    return (
+        _Match(node, reader, points, mask, computed, tuple(replaced)) if values[reader.output].dtype in _BYTES else None
+    )
 
 
 def _is_whole(value: int, ir: GraphIR) -> bool:

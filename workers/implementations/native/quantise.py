@@ -95,7 +95,10 @@ class NativeQuantisedEltwise:
 
 
 class NativeQuantisedDivision(NativeImplementation[Binary]):
-    """An f32 tensor divided by one number and rounded, as u8 or s8, in one layout without padding; a zero point is then added."""
+    """An f32 tensor divided and rounded, as u8 or s8, in one layout without padding; zero points are then added.
+
+    There is one divisor, or one for each index of a dimension if the layout has no blocks; zero points likewise.
+    """
 
     name = "native:quantised_division"
     # Zero points are possible, which other implementations made for speed do not get.
@@ -107,9 +110,20 @@ class NativeQuantisedDivision(NativeImplementation[Binary]):
         if attr.scales or any(item.arg != Arg.DST for item in attr.zero_points):
             return "the only attribute supported is a zero point of dst"
         op = self.complete(op, attr, target)
-        if (op.src0.dtype, op.src1.dtype) != ("f32", "f32") or math.prod(op.src1.dims) != 1:
-            return f"{op.src0} by {op.src1}; only f32 by one number of f32 is supported"
-        return _refuse(attr, op.src0, op.dst)
+        if (op.src0.dtype, op.src1.dtype) != ("f32", "f32"):
+            return f"{op.src0} by {op.src1}; only f32 by f32 is supported"
+        if why := _refuse(PrimitiveAttr(), op.src0, op.dst):
+            return why
+        varies = [dim for dim, size in enumerate(op.src1.dims) if size != 1]
+        if any(item.mask not in (0, sum(1 << dim for dim in varies)) for item in attr.zero_points):
+            return "zero points that differ along other dimensions than the divisors"
+        if not varies:
+            return None
+        if len(varies) > 1 or op.src1.dims[varies[0]] != op.dst.dims[varies[0]]:
+            return f"divisors {op.src1}; only one, or one for each index of a dimension, is supported"
+        if not (op.src1.is_plain or op.src1.elements == 0) or op.dst.layout.blocks:
+            return f"layouts {op.src1} and {op.dst}; only layouts without blocks are supported"
+        return None
 
     def complete(self, op: Binary, attr: PrimitiveAttr, target: Target) -> Binary:
         src0 = follow(op.src0, op.dst)
@@ -121,12 +135,30 @@ class NativeQuantisedDivision(NativeImplementation[Binary]):
         if count == 0:
             return Program((), ())
         epilogue = Epilogue.of(PrimitiveAttr((), (), attr.zero_points), op.dst)
-        kernel = KernelSpec.of("quantise", first="f32", second="", result=op.dst.dtype, rounds=True)
+        along, rows = "", _whole(count)
+        varies = [dim for dim, size in enumerate(op.src1.dims) if size != 1]
+        if varies:
+            along, rows = _geometry(op.dst, varies[0])
+        kernel = KernelSpec.of(
+            "quantise", first="f32", second="", result=op.dst.dtype, rounds=True, along=along,
+            points=any(item.mask for item in attr.zero_points),
+        )  # fmt: skip
         args: tuple[LaunchArgument, ...] = (
             ("m", (int(Arg.SRC), 0)), NONE, ("m", (int(Arg.DST), 0)), *(NONE,) * 4, ("m", (int(Arg.SRC_1), 0)),
-            epilogue.point(Arg.DST), *_whole(count), *_numbers(-math.inf),
+            epilogue.point(Arg.DST), *rows, *_numbers(-math.inf),
         )  # fmt: skip
-        return Program((kernel,), (Launch(0, args, -(-count // _CHUNK)),), epilogue.tables)
+        (_, _, (_, together), (_, height), _) = rows
+        return Program((kernel,), (Launch(0, args, -(-height // together)),), epilogue.tables)
+
+
+def _geometry(dst: MemoryDesc, dim: int) -> tuple[str, tuple[tuple[str, int], ...]]:
+    """Return how numbers, one for each index of a dimension, move along rows of ``dst``, and the kernel's geometry."""
+    place = dst.layout.order.index(dim)
+    inner = math.prod(dst.dims[each] for each in dst.layout.order[place + 1 :])
+    along, length = ("lanes", dst.dims[dim]) if inner == 1 else ("row", inner)
+    together = max(1, _CHUNK // length)
+    count = math.prod(dst.dims)
+    return along, (("i", length), ("i", count), ("i", together), ("i", count // length), ("i", dst.dims[dim]))
 
 
 def _refuse(attr: PrimitiveAttr, *tensors: MemoryDesc) -> str | None:
@@ -164,7 +196,7 @@ def _describe(
     if second is not None and second.dims != dst.dims and (found := _rows(second, dst)) is not None:
         moves, inner = found
         together = max(1, _CHUNK // inner)
-        rows = (("i", inner), ("i", count), ("i", together), ("i", count // inner))
+        rows = (("i", inner), ("i", count), ("i", together), ("i", count // inner), ("i", 1))
     numbers = [place(arg) for arg in (Arg.SRC, Arg.SRC_1, Arg.DST) for place in (epilogue.scale, epilogue.point)]
     algorithm, alpha, beta = function
     low = 0.0 if attr.post_ops else -math.inf
@@ -173,13 +205,13 @@ def _describe(
         "quantise", first=first.dtype, second=second.dtype if second is not None else "", result=dst.dtype, rounds=False,
         combined=combined, moves=moves, function=algorithm,
     )  # fmt: skip
-    (_, _, (_, together), (_, height)) = rows
-    return Program((kernel,), (Launch(0, args, -(-int(height) // int(together))),), epilogue.tables)
+    (_, _, (_, together), (_, height), _) = rows
+    return Program((kernel,), (Launch(0, args, -(-height // together)),), epilogue.tables)
 
 
 def _whole(count: int) -> tuple[tuple[str, int], ...]:
     """Return the kernel's geometry of one run of elements."""
-    return (("i", _CHUNK), ("i", count), ("i", 1), ("i", -(-count // _CHUNK)))
+    return (("i", _CHUNK), ("i", count), ("i", 1), ("i", -(-count // _CHUNK)), ("i", 1))
 
 
 def _numbers(low: float, alpha: float = 0.0, beta: float = 0.0) -> tuple[tuple[str, float], ...]:

@@ -57,30 +57,34 @@ def room(_: Any) -> Any:
 
 def make(
     isa: str, first: str, second: str, result: str, rounds: bool = False, combined: str = "add", moves: str = "same",
-    function: str = "",
+    function: str = "", along: str = "", points: bool = False,
 ) -> tuple[Callable[..., None], Any]:  # fmt: skip
     """Return the kernel for sources of two data types (the second nothing: none) and a result of a third.
 
     Two sources are ``combined`` by ``add`` or ``mul``; the second ``moves`` as the first (``same``), has one number for each
     ``row`` of the first, or the numbers of one row for all (``lanes``). A ``function`` of eltwise is applied to all 256
     numbers of a source of bytes, and its results are looked up. The kernel ``rounds`` a quotient of a single f32 source
-    before the zero point is added, else after that.
+    before the zero point is added, else after that. Such a quotient has one divisor, or one for each ``row``, or the divisors
+    of one row for all (``lanes``), ``along`` which zero points differ too if ``points`` is set.
 
     Arguments: addresses of the sources and of the result, then those of their scales (f32) and zero points (s32), source by
     source, each 0 for none; the length of rows and the number of all elements; the rows of an item of work; the number of
-    rows; and as floats the least result before scale and zero point, and the function's parameters.
+    rows, and the rows after which their divisors begin again; and as floats the least result before scale and zero point, and
+    the function's parameters.
     """
-    convert = _make_convert(isa, first, second, result, rounds, combined, moves, function)
+    convert = _make_convert(isa, first, second, result, rounds, combined, moves, function, along == "lanes", points)
     least, most = _RANGES[result]
     low_limit, high_limit = np.float32(least), np.float32(most)
     sizes = [SIZES.get(dtype, 0) for dtype in (first, second, result)]
     size0, size1, size2 = sizes
     in_one, adds = bool(second) and result != "f32", combined == "add"
     by_row, by_lanes, by_table = moves == "row", moves == "lanes", bool(function)
+    many, across = along == "row", along == "lanes"
 
     def quantise(
         begin: int, end: int, src0: int, src1: int, dst: int, scale0: int, point0: int, scale1: int, point1: int,
-        scale2: int, point2: int, inner: int, count: int, together: int, rows: int, low: float, alpha: float, beta: float,
+        scale2: int, point2: int, inner: int, count: int, together: int, rows: int, period: int, low: float, alpha: float,
+        beta: float,
     ) -> None:  # fmt: skip
         factor0, factor1, divisor = np.float32(1.0), np.float32(1.0), np.float32(1.0)
         minus0, minus1, plus = np.float32(0.0), np.float32(0.0), np.float32(0.0)
@@ -116,7 +120,7 @@ def make(
             for byte in range(256):
                 store_byte(bytes_of + byte, byte)
             for at in range(0, 256, 16):
-                convert(bytes_of + at, 0, table + at, 16, factor0, minus0, factor1, minus1, divisor, plus, bound, low_limit,
+                convert(bytes_of + at, 0, 0, table + at, 16, factor0, minus0, factor1, minus1, divisor, plus, bound, low_limit,
                         high_limit, reciprocal, a, b, simple)  # fmt: skip
             at = begin * inner
             stop = min(count, end * inner)
@@ -140,27 +144,41 @@ def make(
                 y = src1 + row * size1
             elif by_lanes:
                 y = src1
+            z = point2
+            if many:
+                which = row % period * 4
+                divisor = fload(scale2 + which)
+                reciprocal = np.float32(1.0) / divisor
+                simple = _LEAST_DIVISOR <= divisor <= np.float32(1.0) / _LEAST_DIVISOR
+                if points:
+                    plus = np.float32(load_s32(point2 + which))
+            elif across:
+                y = scale2
             for at in range(first, stop, 16):
-                convert(src0 + at * size0, y, dst + at * size2, stop - at, factor0, minus0, factor1, minus1, divisor, plus,
+                convert(src0 + at * size0, y, z, dst + at * size2, stop - at, factor0, minus0, factor1, minus1, divisor, plus,
                         bound, low_limit, high_limit, reciprocal, a, b, simple)  # fmt: skip
-                if not by_row:
+                if across:
+                    y += 64
+                    z += 64
+                elif not by_row:
                     y += 16 * size1
 
-    return quantise, types.void(*[types.int64] * 15, *[types.float64] * 3)
+    return quantise, types.void(*[types.int64] * 16, *[types.float64] * 3)
 
 
 def _make_convert(
-    isa: str, first: str, second: str, result: str, rounds: bool, combined: str, moves: str, function: str
-) -> Any:
-    """Return the intrinsic that converts up to 16 elements."""
+    isa: str, first: str, second: str, result: str, rounds: bool, combined: str, moves: str, function: str,
+    across: bool, points: bool,
+) -> Any:  # fmt: skip
+    """Return the intrinsic that converts up to 16 elements; with ``across``, src1 has their divisors, as zero points are."""
 
     @intrinsic
     def convert(
-        _: Any, src0: Any, src1: Any, dst: Any, count: Any, factor0: Any, minus0: Any, factor1: Any, minus1: Any,
+        _: Any, src0: Any, src1: Any, zeros: Any, dst: Any, count: Any, factor0: Any, minus0: Any, factor1: Any, minus1: Any,
         divisor: Any, plus: Any, bound: Any, low: Any, high: Any, reciprocal: Any, alpha: Any, beta: Any, simple: Any,
     ) -> Any:  # fmt: skip
         def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
-            src0, src1, dst, count, *numbers, simple = a
+            src0, src1, zeros, dst, count, *numbers, simple = a
             is_simple = b.icmp_unsigned("!=", simple, simple.type(0)) if simple.type != I1 else simple
             factor0, minus0, factor1, minus1, divisor, plus, bound, low, high, reciprocal, alpha, beta = (
                 splat(b, number) for number in numbers
@@ -197,10 +215,14 @@ def _make_convert(
                     store_lanes(b, dst, value, mask)
                     return
                 # Bounds are taken in this order: NaN becomes the least number, as in ONNX's QuantizeLinear.
-                found = _quotient(b, isa, value, divisor, reciprocal, is_simple)
+                if across:
+                    found = b.fdiv(value, load_float(b, src1, "f32", mask))
+                else:
+                    found = _quotient(b, isa, value, divisor, reciprocal, is_simple)
                 if rounds:
-                    found = minimum(b, maximum(b, found, b.fsub(low, plus)), b.fsub(high, plus))
-                    stored = narrowed_with(b, found, plus)
+                    added = load_float(b, zeros, "s32", mask) if across and points else plus
+                    found = minimum(b, maximum(b, found, b.fsub(low, added)), b.fsub(high, added))
+                    stored = narrowed_with(b, found, added)
                 else:
                     found = b.fadd(found, plus)
                     stored = narrowed(b, minimum(b, maximum(b, found, low), high), result)
@@ -213,7 +235,7 @@ def _make_convert(
                     piece(None)
             return context.get_dummy_value()
 
-        return types.void(*[types.int64] * 4, *[types.float32] * 12, types.boolean), emit
+        return types.void(*[types.int64] * 5, *[types.float32] * 12, types.boolean), emit
 
     return convert
 

@@ -58,18 +58,66 @@ def test_the_zero_point_may_be_computed(native_graphs: NativeGraphs) -> None:
     assert kinds == ["eltwise", "reorder", "binary"]
 
 
+@pytest.mark.parametrize(
+    ("dims", "axis"),
+    [((5, 37), 0), ((5, 37), 1), ((3, 21, 5, 7), 0), ((3, 21, 5, 7), 1), ((3, 32, 5, 7), 2), ((2, 4, 33), 2), ((9001,), 0),
+     ((2, 3, 70, 70), 1)],
+)  # fmt: skip
+@pytest.mark.parametrize("points", ["none", "one", "many"])
+def test_divisors_and_zero_points_may_differ_along_a_dimension(
+    dims: tuple[int, ...], axis: int, points: str, native_graphs: NativeGraphs
+) -> None:
+    rng = np.random.default_rng()
+    shape = tuple(size if dim == axis else 1 for dim, size in enumerate(dims))
+    scale = rng.uniform(0.1, 2.0, shape).astype(np.float32)
+    point = {"none": np.zeros(shape), "one": np.full(shape, 7.0), "many": rng.integers(0, 256, shape)}[points]
+    g = Graph("along")
+    whole = g.eltwise(g.binary(g.input("x", dims), scale, "div"), "round")
+    g.output("y", g.reorder(g.binary(whole, point.astype(np.float32), "add"), dtype="uint8"))
+    x = rng.normal(0, 100, dims).astype(np.float32)
+    x.reshape(-1)[:3] = np.nan, np.inf, -np.inf
+    with np.errstate(invalid="ignore"):
+        want = np.nan_to_num(np.clip(np.rint(x / scale) + point, 0, 255), nan=0.0)
+    np.testing.assert_array_equal(native_graphs.run(g, {"x": x})["y"], want)
+    assert [node.kind for node in optimize(g.to_ir()).nodes if node.kind != "reshape"] == ["binary"]
+
+
+@pytest.mark.parametrize("channels", [32, 21])
+def test_divisors_may_differ_along_channels_of_a_convolution(channels: int, native_graphs: NativeGraphs) -> None:
+    rng = np.random.default_rng()
+    weights, scale = rng.integers(-3, 4, (channels, 16, 1, 1)), rng.uniform(0.5, 2.0, (1, channels, 1, 1))
+    g = Graph("after a convolution")
+    sums = g.convolution(g.input("x", (2, 16, 6, 7)), weights.astype(np.float32))
+    g.output("y", g.reorder(g.eltwise(g.binary(sums, scale.astype(np.float32), "div"), "round"), dtype="int8"))
+    x = rng.integers(-3, 4, (2, 16, 6, 7)).astype(np.float32)
+    exact = np.einsum("nchw,oc->nohw", x, weights[:, :, 0, 0]).astype(np.float32)
+    want = np.clip(np.rint(exact / scale.astype(np.float32)), -128, 127)
+    np.testing.assert_array_equal(native_graphs.run(g, {"x": x})["y"], want)
+
+
 def leave_quotient(g: Graph, x: Value) -> None:
     quotient = g.binary(x, np.float32(0.5), "div")
     g.output("quotient", quotient)
     g.output("y", g.reorder(g.eltwise(quotient, "round"), dtype="uint8"))
 
 
-def scale_columns(g: Graph, x: Value) -> None:
-    g.output("y", quantised(g, x, 5, "uint8", np.full(400, 0.5)))
+def scale_elements(g: Graph, x: Value) -> None:
+    g.output("y", quantised(g, x, 5, "uint8", np.full((3, 400), 0.5)))
+
+
+def shift_other_dimension(g: Graph, x: Value) -> None:
+    whole = g.eltwise(g.binary(x, np.full((1, 400), 0.5, np.float32), "div"), "round")
+    g.output("y", g.reorder(g.binary(whole, np.array([[1], [2], [3]], np.float32), "add"), dtype="uint8"))
 
 
 @pytest.mark.parametrize(
-    "build", [leave_quotient, scale_columns, lambda g, x: g.output("y", quantised(g, x, 0.5, "uint8"))]
+    "build",
+    [
+        leave_quotient,
+        scale_elements,
+        shift_other_dimension,
+        lambda g, x: g.output("y", quantised(g, x, 0.5, "uint8")),
+    ],
 )
 def test_what_is_more_than_that_stays_as_it_is(build: Callable[[Graph, Value], None]) -> None:
     g = Graph("more")
