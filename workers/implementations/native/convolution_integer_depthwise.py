@@ -52,6 +52,7 @@ class NativeIntegerDepthwise:
         epilogue, exact = Epilogue.of(attr, op.dst), is_exact(attr, op.bias, op.dst)
         build = NestBuilder(epilogue.tables)
         blocks = -(-channels // 16)
+        plus = NONE if op.dst.dtype in ("u8", "s8") else epilogue.point(Arg.DST)
         terms, factors, offsets = (build.book(blocks * 64) for _ in range(3))
         bias: LaunchArgument = ("m", (int(Arg.BIAS), 0)) if op.bias is not None else NONE
         src_scale, weight_scales, dst_scale = (epilogue.scale(arg) for arg in (Arg.SRC, Arg.WEIGHTS, Arg.DST))
@@ -60,7 +61,7 @@ class NativeIntegerDepthwise:
         build.launch(
             KernelSpec.of("integer_terms", how="pairs", exact=exact, bias=op.bias.dtype if op.bias else ""),
             (
-                weights, bias, NONE, epilogue.point(Arg.DST), src_scale, weight_scales, dst_scale, terms, factors,
+                weights, bias, NONE, plus, src_scale, weight_scales, dst_scale, terms, factors,
                 offsets, *(("i", n) for n in (0, epilogue.scale_step, blocks, channels, 0)), ("f", 0.0),
             ),
             blocks,

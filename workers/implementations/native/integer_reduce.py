@@ -57,10 +57,11 @@ def reduce_integers(
     bias: LaunchArgument = ("m", (int(Arg.BIAS), 0)) if outputs.bias is not None else NONE
     src_scale, weight_scales, dst_scale = (epilogue.scale(arg) for arg in (Arg.SRC, Arg.WEIGHTS, Arg.DST))
     src_point, dst_point = epilogue.point(Arg.SRC), epilogue.point(Arg.DST)
+    narrow = outputs.dst.dtype in ("u8", "s8")
     build.launch(
         KernelSpec.of("integer_terms", how=how, exact=exact, bias=outputs.bias.dtype if outputs.bias else ""),
         (
-            weights, bias, src_point, dst_point, src_scale, weight_scales, dst_scale, terms, factors, offsets,
+            weights, bias, src_point, NONE if narrow else dst_point, src_scale, weight_scales, dst_scale, terms, factors, offsets,
             *(("i", n) for n in (count, epilogue.scale_step, blocks, channels, shift)), ("f", epilogue.added),
         ),
         groups * blocks,

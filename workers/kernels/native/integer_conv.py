@@ -50,6 +50,7 @@ def make(
     two = len(tiles) > 1
     size, other_size = SIZES[dtype], SIZES.get(residual, 0)
     least, most = _RANGES.get(dtype, (-np.inf, np.inf))
+    bytewise = dtype in _RANGES
 
     def conv(
         begin: int, end: int, src: int, weights: int, dst: int, other: int, terms: int, factors: int, offsets: int,
@@ -64,11 +65,17 @@ def make(
             weight, low, high = weight / divisor, low / divisor, high / divisor
             if divisor < 0.0:
                 low, high = high, low
+        plus = 0
         if zero_point != 0:
-            low, high = low + load_s32(zero_point), high + load_s32(zero_point)
+            plus = load_s32(zero_point)
+        lowest, highest = least, most
+        if bytewise:
+            lowest, highest = least - plus, most - plus
+        else:
+            low, high = low + plus, high + plus
         factor32 = np.float32(weight)
-        low32 = np.float32(min(max(low, least), most))
-        high32 = np.float32(max(min(high, most), least))
+        low32 = np.float32(min(max(low, lowest), highest))
+        high32 = np.float32(max(min(high, highest), lowest))
         for item in range(begin, end):
             part_number = item % parts
             strip = (item // parts) % strips
@@ -99,11 +106,11 @@ def make(
                     if is_second:
                         wide_second(T, steps, at, run, step, rows, weight_block, ahead, to, dst_step, terms + numbers,
                                     factors + numbers, offsets + numbers, count, beside, other_step, factor32,
-                                    low32, high32)  # fmt: skip
+                                    low32, high32, plus)  # fmt: skip
                     else:
                         wide_first(T, steps, at, run, step, rows, weight_block, ahead, to, dst_step, terms + numbers,
                                    factors + numbers, offsets + numbers, count, beside, other_step, factor32,
-                                   low32, high32)  # fmt: skip
+                                   low32, high32, plus)  # fmt: skip
                 else:
                     for j in range(rest):
                         own = numbers + j * 64
@@ -111,11 +118,11 @@ def make(
                             single_second(T, steps, at, run, step, rows + j * weight_block, weight_block, 0,
                                           to + j * 16 * size, dst_step, terms + own, factors + own, offsets + own,
                                           count - j * 16, beside + j * 16 * other_size, other_step, factor32,
-                                          low32, high32)  # fmt: skip
+                                          low32, high32, plus)  # fmt: skip
                         else:
                             single_first(T, steps, at, run, step, rows + j * weight_block, weight_block, 0,
                                          to + j * 16 * size, dst_step, terms + own, factors + own, offsets + own,
                                          count - j * 16, beside + j * 16 * other_size, other_step, factor32,
-                                         low32, high32)  # fmt: skip
+                                         low32, high32, plus)  # fmt: skip
 
     return conv, types.void(*[types.int64] * 29, *[types.float64] * 3)

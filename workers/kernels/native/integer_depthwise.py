@@ -56,6 +56,7 @@ class _Arguments(NamedTuple):
     count: Value  #: channels from the first on
     lower: Value
     upper: Value
+    plus: Value  #: added to results of bytes after they are rounded
 
 
 def make(isa: str, signed: bool, shifted: bool, dtype: str, exact: bool) -> tuple[Callable[..., None], Any]:
@@ -71,6 +72,7 @@ def make(isa: str, signed: bool, shifted: bool, dtype: str, exact: bool) -> tupl
     four, one = (_make_tile(positions, register_bits(isa), signed, shifted, dtype, exact) for positions in (4, 1))
     size = SIZES[dtype]
     least, most = _RANGES.get(dtype, (-np.inf, np.inf))
+    bytewise = dtype in _RANGES
 
     def depthwise(
         begin: int, end: int, src: int, weights: int, dst: int, src_point: int, terms: int, factors: int, offsets: int,
@@ -86,10 +88,16 @@ def make(isa: str, signed: bool, shifted: bool, dtype: str, exact: bool) -> tupl
             low, high = low / divisor, high / divisor
             if divisor < 0.0:
                 low, high = high, low
+        plus = 0
         if zero_point != 0:
-            low, high = low + load_s32(zero_point), high + load_s32(zero_point)
-        low32 = np.float32(min(max(low, least), most))
-        high32 = np.float32(max(min(high, most), least))
+            plus = load_s32(zero_point)
+        lowest, highest = least, most
+        if bytewise:
+            lowest, highest = least - plus, most - plus
+        else:
+            low, high = low + plus, high + plus
+        low32 = np.float32(min(max(low, lowest), highest))
+        high32 = np.float32(max(min(high, highest), lowest))
         reach = (kernel_w - 1) * dilation_w
         # Columns in [inner, outer) read no padding.
         inner = min(out_width, (left + stride_w - 1) // stride_w)
@@ -111,14 +119,14 @@ def make(isa: str, signed: bool, shifted: bool, dtype: str, exact: bool) -> tupl
                     if inner <= ow and ow + 4 <= outer:
                         four(image + w * channels + at, stride_w * channels, rows, kernel_w, down, across, taps,
                              kernel_w * 16, point, to, channels * size, terms + own, factors + own, offsets + own,
-                             channels - at, low32, high32)  # fmt: skip
+                             channels - at, low32, high32, plus)  # fmt: skip
                         ow += 4
                     else:
                         begins = max(0, (dilation_w - 1 - w) // dilation_w)
                         columns = max(0, min(kernel_w, (width - 1 - w) // dilation_w + 1) - begins)
                         one(image + (w + begins * dilation_w) * channels + at, 0, rows * (columns > 0), columns, down,
                             across, taps + begins * 16, kernel_w * 16, point, to, 0, terms + own, factors + own,
-                            offsets + own, channels - at, low32, high32)  # fmt: skip
+                            offsets + own, channels - at, low32, high32, plus)  # fmt: skip
                         ow += 1
 
     return depthwise, types.void(*[types.int64] * 24, types.float64, types.float64)
@@ -130,7 +138,7 @@ def _make_tile(positions: int, bits: int, signed: bool, shifted: bool, dtype: st
     @intrinsic
     def tile(
         _: Any, src: Any, step: Any, rows: Any, columns: Any, down: Any, across: Any, weights: Any, weight_row: Any,
-        point: Any, dst: Any, dst_step: Any, terms: Any, factor: Any, offset: Any, count: Any, lower: Any, upper: Any,
+        point: Any, dst: Any, dst_step: Any, terms: Any, factor: Any, offset: Any, count: Any, lower: Any, upper: Any, plus: Any,
     ) -> Any:  # fmt: skip
         def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
             arguments = _Arguments(*a)
@@ -141,7 +149,7 @@ def _make_tile(positions: int, bits: int, signed: bool, shifted: bool, dtype: st
                     compute(b, arguments, None)
             return context.get_dummy_value()
 
-        return types.void(*[types.int64] * 15, types.float32, types.float32), emit
+        return types.void(*[types.int64] * 15, types.float32, types.float32, types.int64), emit
 
     def compute(b: Builder, a: _Arguments, mask: Value | None) -> None:
         start = b.load(pointer(b, a.terms, VI), align=4)
@@ -187,12 +195,12 @@ def _make_tile(positions: int, bits: int, signed: bool, shifted: bool, dtype: st
             result.add_incoming(value, latch)
             sums[position] = result
         scale, shift = (b.load(pointer(b, at, VF), align=4) for at in (a.factor, a.offset))
-        lower, upper = splat(b, a.lower), splat(b, a.upper)
+        lower, upper, plus = splat(b, a.lower), splat(b, a.upper), splat(b, b.trunc(a.plus, I32))
         for position, total in enumerate(sums):
             value = total
             if not exact:
                 value = fma(b, b.sitofp(total, VF), scale, shift)
-                value = narrowed(b, minimum(b, maximum(b, value, lower), upper), dtype)
+                value = narrowed(b, minimum(b, maximum(b, value, lower), upper), dtype, plus)
             store_lanes(b, b.add(a.dst, b.mul(a.dst_step, I64(position))), value, mask)
 
     def phi(b: Builder, value: Value, block: Value) -> Value:

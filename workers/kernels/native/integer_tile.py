@@ -87,6 +87,7 @@ class _Arguments(NamedTuple):
     weight: Value  #: what the residual is multiplied by
     lower: Value
     upper: Value
+    point: Value  #: added to results of bytes after they are rounded
 
 
 def make_integer_tile(shape: IntegerTile) -> Any:
@@ -96,14 +97,14 @@ def make_integer_tile(shape: IntegerTile) -> Any:
     def tile(
         _: Any, T: Any, steps: Any, src: Any, run: Any, step: Any, weights: Any, weight_block: Any, ahead: Any,
         dst: Any, dst_step: Any, terms: Any, factor: Any, offset: Any, count: Any, residual: Any, residual_step: Any,
-        weight: Any, lower: Any, upper: Any,
+        weight: Any, lower: Any, upper: Any, point: Any,
     ) -> Any:  # fmt: skip
         def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
             arguments = _Arguments(*a)
             _emit_stores(b, shape, arguments, _emit_sums(b, shape, arguments))
             return context.get_dummy_value()
 
-        return types.void(*[types.int64] * 16, types.float32, types.float32, types.float32), emit
+        return types.void(*[types.int64] * 16, types.float32, types.float32, types.float32, types.int64), emit
 
     return tile
 
@@ -170,7 +171,7 @@ def _emit_stores(b: Builder, shape: IntegerTile, a: _Arguments, sums: list[Value
             for at in (a.factor, a.offset)
         )
         bounds = splat(b, a.lower), splat(b, a.upper)
-        weight = splat(b, a.weight)
+        weight, point = splat(b, a.weight), splat(b, b.trunc(a.point, I32))
         for number, value in enumerate(sums):
             position, j = divmod(number, shape.blocks)
             to, other = (
@@ -185,7 +186,7 @@ def _emit_stores(b: Builder, shape: IntegerTile, a: _Arguments, sums: list[Value
                 if shape.residual:
                     value = fma(b, load_float(b, other, shape.residual, masks[j]), weight, value)
                 value = minimum(b, maximum(b, value, bounds[0]), bounds[1])
-                value = narrowed(b, value, shape.dtype)
+                value = narrowed(b, value, shape.dtype, point)
             store_lanes(b, to, value, masks[j])
 
     if not shape.part:
@@ -198,8 +199,12 @@ def _emit_stores(b: Builder, shape: IntegerTile, a: _Arguments, sums: list[Value
             stores(False)
 
 
-def narrowed(b: Builder, value: Value, dtype: str) -> Value:
-    """Return floats, which are in the range of u8 or s8, as a data type, rounded to even; s32 is saturated, NaN the least."""
+def narrowed(b: Builder, value: Value, dtype: str, point: Value | None = None) -> Value:
+    """Return floats as a data type, rounded to even; s32 is saturated, NaN the least.
+
+    Bytes are added to ``point`` (s32) after that, which neither moves a half to the other side nor costs bits of the float;
+    the sums are in the range of the type.
+    """
     if dtype == "f32":
         return value
     if dtype == "s32":
@@ -207,13 +212,13 @@ def narrowed(b: Builder, value: Value, dtype: str) -> Value:
         fits = b.fptosi(minimum(b, maximum(b, whole, constant(-2147483648.0)), constant(_MOST)), VI)
         most = ir.Constant(VI, [0x7FFFFFFF] * LANES)
         return b.select(b.fcmp_ordered(">", whole, constant(_MOST)), most, fits)
-    return b.trunc(b.bitcast(b.fadd(value, constant(_ROUND)), VI), _V8)
+    whole = b.bitcast(b.fadd(value, constant(_ROUND)), VI)
+    return b.trunc(whole if point is None else b.add(whole, point), _V8)
 
 
 def narrowed_with(b: Builder, value: Value, point: Value) -> Value:
     """Return floats as u8 or s8: rounded to even, then added to a whole number; the sums are in the range of the type."""
-    whole = b.bitcast(b.fadd(value, constant(_ROUND)), VI)
-    return b.trunc(b.add(whole, b.fptosi(point, VI)), _V8)
+    return narrowed(b, value, "u8", b.fptosi(point, VI))
 
 
 def load_float(b: Builder, address: Value, dtype: str, mask: Value | None) -> Value:
