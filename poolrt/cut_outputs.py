@@ -12,10 +12,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """Along ``axis``, an output has as many elements as ``count``, another output of one integer that callers do not see."""
+    """Along ``axis``, an output has as many elements as ``count``, another output of one integer that callers do not see.
+
+    With an ``empty`` shape, it has no elements, and this shape.
+    """
 
     axis: int
     count: str
+    empty: tuple[int, ...] | None = None
 
 
 def cut_outputs(outputs: MutableMapping[str, NDArray[Any]], cuts: Mapping[str, Cut]) -> None:
@@ -24,6 +28,8 @@ def cut_outputs(outputs: MutableMapping[str, NDArray[Any]], cuts: Mapping[str, C
         whole = outputs[name]
         size = min(max(int(outputs[cut.count].reshape(-1)[0]), 0), whole.shape[cut.axis])
         part = whole[(slice(None),) * cut.axis + (slice(size),)]
+        if cut.empty is not None:
+            part = part.reshape(cut.empty)
         outputs[name] = part if part.flags.c_contiguous else part.copy()
     for count in {cut.count for cut in cuts.values()}:
         del outputs[count]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from numpy.typing import ArrayLike, DTypeLike
@@ -119,7 +120,8 @@ class Graph(Windows, Products, Attentions, Pointwise, Normalizations, Recurrent,
     @property
     def outputs(self) -> dict[str, tuple[int, ...]]:
         """The shape of each output by name, in the order they were made; the largest one if its size is counted."""
-        return {name: self._state.descs[self._outputs[name]].dims for name in self._seen_outputs()}
+        dims = {name: self._state.descs[self._outputs[name]].dims for name in self._seen_outputs()}
+        return dims | {name: cut.empty for name, cut in self._cuts.items() if cut.empty is not None}
 
     @property
     def cuts(self) -> dict[str, Cut]:
@@ -188,6 +190,15 @@ class Graph(Windows, Products, Attentions, Pointwise, Normalizations, Recurrent,
         self._outputs[name] = value.id
         if cut is not None:
             self._cuts[name] = cut
+
+    def empty_output(self, name: str, shape: Sequence[int], dtype: DTypeLike | str = "float32") -> None:
+        """Name a tensor without elements as a result of every run; its shape has a size of 0."""
+        sizes = tuple(int(size) for size in shape)
+        if 0 not in sizes or min(sizes) < 0:
+            raise GraphError(f"empty_output {name!r}: shape: expect sizes with a 0 among them, got {sizes}")
+        # Tensors of a plan have elements: this one is cut off.
+        self.output(name, self.constant([0], dtype), self.constant([0], "int64"))
+        self._cuts[name] = replace(self._cuts[name], empty=sizes)
 
     def _cut(self, name: str, value: Value, count: Value, axis: int) -> Cut:
         """Return how an output is cut; its count becomes an output that callers do not see."""

@@ -77,9 +77,8 @@ def check_sizes(ports: Sequence[Port], shapes: Mapping[str, Sequence[int]]) -> N
                 f"declares {_shown(dims)}"
             )
         for axis, size in enumerate(given):
-            if size < 1:
-                text = f"input {name}: dimension {axis} of {given} has no elements; poolrt computes with sizes of at least 1"
-                raise InvalidArgument(text)
+            if size < 0:
+                raise InvalidArgument(f"input {name}: dimension {axis} of {given} is negative")
             wanted = dims[axis] if dims is not None else None
             if isinstance(wanted, int) and wanted != size:
                 raise InvalidArgument(

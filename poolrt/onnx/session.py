@@ -232,6 +232,8 @@ class InferenceSession:
         return self._profile.start_ns
 
     def _prepare(self, shapes: Mapping[str, tuple[int, ...]]) -> None:
+        if any(0 in dims for dims in shapes.values()):
+            return
         try:
             self._plans.prepare(shapes)
         except UnsupportedNode as error:
@@ -241,7 +243,8 @@ class InferenceSession:
     def _run(self, arrays: dict[str, NDArray[Any]], into: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         with self._profile.measure("model_run"):
             while True:
-                values = {name: array for name, array in arrays.items() if name in self._values}
+                # A tensor without elements is no input of a plan, which is for its shape as for a value.
+                values = {name: array for name, array in arrays.items() if name in self._values or not array.size}
                 inputs = {name: array for name, array in arrays.items() if name not in values}
                 try:
                     outputs = self._plans.run(inputs, values, into)

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from poolrt.progress import watch_long
@@ -20,6 +21,7 @@ from ..values import Value
 from .bounds import Bounds
 from .call import NodeCall, Results
 from .control_flow import CONTROL_FLOW
+from .empty_results import empty_results, has_empty
 from .expansion import MOST_DEPTH, MOST_NODES, Expansion, find_expansion, local_functions
 from .folding import Array, Folding
 from .model_file import ModelFile, onnx_package, read_model
@@ -28,7 +30,7 @@ from .patterns import Patterns
 from .ports import check_output, declared_shape, known_input, open_input
 from .scope import Scope
 from .signatures import TypeMismatch, expected_types, find_schema
-from .tensors import Operand, Tensors, Unavailable, dtype_of
+from .tensors import Operand, Tensors, Unavailable, array_dtype, array_dtype_name, dtype_of
 from .unsupported import Unsupported
 
 _DOMAINS = ("", "ai.onnx")
@@ -153,6 +155,10 @@ class _Import:
                 scope.found[declared.name] = known_input(declared, values.pop(declared.name))
             else:
                 dims, dtype = open_input(declared, batch, shape)
+                if 0 in dims:
+                    # No run gives a tensor without elements.
+                    scope.found[declared.name] = self.folding.fill(np.zeros((), array_dtype(dtype)), dims)
+                    continue
                 self.graph.declared_shapes[declared.name] = declared_shape(declared)
                 value = self.graph.input(declared.name, dims, dtype)
                 scope.found[declared.name] = value
@@ -165,12 +171,14 @@ class _Import:
         self._add_nodes(scope)
         self.graph.expanded = dict(self.expanded)
         for declared in self.proto.output:
-            value = self._output(declared, scope)
-            bound = self.bounds.of(value)
-            if bound is None:
-                self.graph.output(declared.name, value)
+            result = self._output(declared, scope)
+            bound = self.bounds.of(result)
+            if not isinstance(result, Value):
+                self.graph.empty_output(declared.name, result.shape, array_dtype_name(result))
+            elif bound is None:
+                self.graph.output(declared.name, result)
             else:
-                self.graph.output(declared.name, value, bound.count, bound.axis)
+                self.graph.output(declared.name, result, bound.count, bound.axis)
         return self.graph
 
     def _add_nodes(self, scope: Scope) -> None:
@@ -271,6 +279,11 @@ class _Import:
 
     def _compute(self, node: Any, attributes: list[Any], call: NodeCall, scope: Scope) -> tuple[Operand | None, ...]:
         """Return the results of an operator, of the function that defines it if poolrt has no other form of it."""
+        if has_empty(call.operands) and (schema := find_schema(node.op_type, "", scope.opset)) is not None:
+            given = _resolved(node, attributes)
+            empty = empty_results(schema, given, scope.opset, call.operands, call.outputs)
+            if empty is not None:
+                return empty
         operator = OPERATORS.get(node.op_type)
         refused: Exception | None = None
         if operator is not None:
@@ -284,11 +297,9 @@ class _Import:
         self, node: Any, attributes: list[Any], call: NodeCall, scope: Scope, refused: Exception | None
     ) -> tuple[Operand | None, ...]:
         """Return the results of the function that defines an operator. Raises ``refused``, or that there is none."""
-        given = onnx_package().NodeProto()
-        given.CopyFrom(node)
-        del given.attribute[:]
-        given.attribute.extend(attributes)
-        body = find_expansion(given, scope.opset, self._version(node.domain, scope.opset), call.operands)
+        body = find_expansion(
+            _resolved(node, attributes), scope.opset, self._version(node.domain, scope.opset), call.operands
+        )
         if body is None:
             raise refused or _missing(node, call.label, scope.opset)
         try:
@@ -353,12 +364,16 @@ class _Import:
         self.names.add(name)
         return name
 
-    def _output(self, declared: Any, scope: Scope) -> Value:
+    def _output(self, declared: Any, scope: Scope) -> Operand:
+        """Return an output: a tensor of the graph, or a known array without elements."""
         found = scope.find(declared.name) if scope.has(declared.name) else None
         if found is None:
             raise ModelError(f"output {declared.name!r}: no node computes it")
         check_output(declared, found)
         try:
+            if not isinstance(found, Value) and not found.size:
+                array_dtype_name(found)
+                return found
             return Tensors(self.graph, self.folding, self._unique).value(found)
         except ValueError as error:
             raise ModelError(f"output {declared.name!r}: {error}") from error
@@ -373,6 +388,15 @@ def _missing(node: Any, label: str, opset: int, why: str = "") -> _MissingOperat
     if not (where or why) and find_schema(node.op_type, "", opset) is None:
         why = f", nor has ONNX in this opset{hint(node.op_type, (*OPERATORS, *CONTROL_FLOW))}"
     return _MissingOperator(label, node.op_type, opset, f"poolrt has no such operator{where}{why}")
+
+
+def _resolved(node: Any, attributes: list[Any]) -> Any:
+    """Return a node with its attributes' values in place of references to those of a function."""
+    given = onnx_package().NodeProto()
+    given.CopyFrom(node)
+    del given.attribute[:]
+    given.attribute.extend(attributes)
+    return given
 
 
 def _inputs(node: Any, call: NodeCall) -> str:

@@ -315,18 +315,26 @@ class Tensors:
         rows, columns = len(a.shape) == 1, len(b.shape) == 1
         left = self.unsqueeze(a, (0,)) if rows else a
         right = self.unsqueeze(b, (1,)) if columns else b
-        self._refuse_empty(left, right)
+        dropped = [axis for axis, one in ((-2, rows), (-1, columns)) if one]
+        kind = dtype_of(a)
+        if 0 in (*left.shape, *right.shape):
+            return self.squeeze(self._sums_of_none(left, right, dtype or kind), dropped)
         if not isinstance(left, Value) and not isinstance(right, Value):
             left = self.value(left)
-        kind = dtype_of(a)
         if dtype is None and kind in WRAPS_AS and dtype_of(b) == kind:
             left, right = (self.cast(each, WRAPS_AS[kind]) for each in (left, right))
             found = self.graph.matmul(left, right, dtype=WRAPS_AS[kind], name=self.name("matmul"))
             result = self.cast(found, kind)
         else:
             result = self.graph.matmul(left, right, dtype=dtype or kind, name=self.name("matmul"))
-        dropped = [axis for axis, one in ((-2, rows), (-1, columns)) if one]
         return self.squeeze(result, dropped) if dropped else result
+
+    def _sums_of_none(self, a: Operand, b: Operand, dtype: str) -> Array:
+        """Return the product of matrices one of which has no elements: zeros, or no elements."""
+        if a.shape[-1] != b.shape[-2]:
+            raise ValueError(f"shapes {tuple(a.shape)} and {tuple(b.shape)} do not fit")
+        batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+        return self.folding.fill(np.zeros((), array_dtype(dtype)), (*batch, a.shape[-2], b.shape[-1]))
 
     def gather_elements(self, x: Operand, indices: Operand, axis: int) -> Operand:
         """Return one element along an axis for each element of the indices."""

@@ -19,7 +19,7 @@ from .integer_products import integer_product
 def gemm(call: NodeCall) -> Operand:
     """Compute alpha * op(A) * op(B) + beta * C: an inner product if B is constant and C a constant row."""
     alpha, beta = call.number("alpha", 1.0), call.number("beta", 1.0)
-    left, right = call.tensor(0), call.tensor(1)
+    left, right = call.operand(0), call.operand(1)
     dtype = dtype_of(left)
     turned = bool(call.integer("transB", 0))
     if len(right.shape) != 2:
@@ -31,7 +31,7 @@ def gemm(call: NodeCall) -> Operand:
     extra = call.tensor(2) if call.has(2) and beta != 0.0 else None
     outputs = right.shape[0 if turned else 1]
     row = None if extra is None or dtype not in ("float32", "float64") else _row(call, extra, outputs, beta)
-    if isinstance(right, Value) or dtype not in ("float32", "float64"):
+    if isinstance(right, Value) or dtype not in ("float32", "float64") or 0 in (*left.shape, *right.shape):
         right = call.math.transpose(right, (1, 0)) if turned else right
         result = _scaled(call, call.math.matmul(left, right), alpha)
         row = None
@@ -47,7 +47,7 @@ def gemm(call: NodeCall) -> Operand:
 
 def matmul(call: NodeCall) -> Operand:
     """Multiply as NumPy's matmul does, operands of rank 1 included."""
-    return call.math.matmul(call.tensor(0), call.tensor(1))
+    return call.math.matmul(call.operand(0), call.operand(1))
 
 
 def matmul_integer(call: NodeCall) -> Operand:

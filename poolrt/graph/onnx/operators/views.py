@@ -123,9 +123,11 @@ def tile(call: NodeCall) -> Operand:
     if call.opset < 6:
         raise call.unsupported("tiles and axis of opset 1")
     repeats = call.known_integers(1, "repeats")
-    if len(repeats) != len(sizes) or min(repeats, default=1) < 1:
-        raise call.malformed(f"repeats: expect {len(sizes)} numbers of at least 1, got {repeats}")
+    if len(repeats) != len(sizes) or min(repeats, default=1) < 0:
+        raise call.malformed(f"repeats: expect {len(sizes)} numbers of at least 0, got {repeats}")
     m = call.math
+    if 0 in repeats:
+        return m.empty([n * size for n, size in zip(repeats, sizes, strict=True)], source)
     paired = [each for size in sizes for each in (1, size)]
     repeated = [each for pair in zip(repeats, sizes, strict=True) for each in pair]
     if 2 * len(sizes) > _MOST_DIMS:
@@ -174,7 +176,8 @@ def _image(call: NodeCall, parts: int) -> tuple[int, ...]:
 
 def pad(call: NodeCall) -> Operand:
     """Pad at the ends of dimensions; negative numbers cut."""
-    source, sizes = call.tensor(0), call.shape(0)
+    mode = call.text("mode", "constant")
+    source, sizes = call.operand(0) if mode == "constant" else call.tensor(0), call.shape(0)
     rank = len(sizes)
     if call.opset >= 11:
         pads = call.known_integers(1, "pads")
@@ -186,7 +189,7 @@ def pad(call: NodeCall) -> Operand:
     before, after = [0] * rank, [0] * rank
     for index, axis in enumerate(axes):
         before[axis], after[axis] = pads[index], pads[index + len(axes)]
-    m, mode = call.math, call.text("mode", "constant")
+    m = call.math
     cut = [max(-each, 0) for each in before], [max(-each, 0) for each in after]
     kept = m.slice(source, cut[0], [n - c for n, c in zip(sizes, cut[1], strict=True)], range(rank), (1,) * rank)
     ends = [max(each, 0) for each in before], [max(each, 0) for each in after]

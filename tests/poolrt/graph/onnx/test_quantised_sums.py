@@ -27,7 +27,7 @@ def quantised_model(kind: str, scales: tuple[float, float, float], point: int, p
     weights = rng.integers(-127, 128, dims, dtype=np.int8)
     count = dims[-1] if kind == "product" else dims[0]
     wide = np.full(count, scales[1]) * (2.0 ** rng.integers(-2, 1, count) if per_channel else 1.0)
-    fixed: dict[str, Array] = {
+    fixed: dict[str, Any] = {
         "xs": np.float32(scales[0]), "xz": np.int8(3), "w": weights, "ws": wide.astype(np.float32) if per_channel else
         np.float32(scales[1]), "wz": np.zeros(count if per_channel else (), np.int8), "ys": np.float32(scales[2]),
         "yz": np.int8(point),

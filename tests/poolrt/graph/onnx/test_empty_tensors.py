@@ -1,0 +1,140 @@
+"""Tensors without elements: an empty batch, an empty past, and results that are made of nothing, as in ONNX Runtime."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from numpy.typing import NDArray
+from onnx import TensorProto, helper, numpy_helper
+
+import poolrt.onnx
+from poolrt import Executor, Graph, Pool, load_onnx
+from poolrt.graph.errors import GraphError
+from poolrt.onnx.errors import InvalidGraph
+
+Array = NDArray[Any]
+F32 = np.float32
+#: Operator -> shapes of its float32 inputs, known inputs, attributes.
+NODES: dict[str, tuple[str, list[tuple[int, ...]], list[Array], dict[str, Any]]] = {
+    "add": ("Add", [(0, 3), (1, 3)], [], {}),
+    "add of both": ("Add", [(2, 1, 0), (1, 3, 1)], [], {}),
+    "relu": ("Relu", [(0, 4)], [], {}),
+    "matmul rows": ("MatMul", [(0, 3), (3, 4)], [], {}),
+    "matmul sums": ("MatMul", [(2, 0), (0, 4)], [], {}),
+    "gemm sums": ("Gemm", [(2, 0), (0, 4), (4,)], [], {"beta": 0.5}),
+    "conv": ("Conv", [(0, 3, 8, 8), (4, 3, 3, 3), (4,)], [], {"strides": [2, 2]}),
+    "max pool": ("MaxPool", [(0, 3, 8, 8)], [], {"kernel_shape": [2, 2]}),
+    "global pool": ("GlobalAveragePool", [(0, 3, 8, 8)], [], {}),
+    "batch norm": ("BatchNormalization", [(0, 3, 4), (3,), (3,), (3,), (3,)], [], {}),
+    "layer norm": ("LayerNormalization", [(0, 5), (5,), (5,)], [], {}),
+    "softmax": ("Softmax", [(3, 0)], [], {"axis": 1}),
+    "concat": ("Concat", [(0, 3), (2, 3)], [], {"axis": 0}),
+    "concat of none": ("Concat", [(0, 3), (0, 3)], [], {"axis": 0}),
+    "transpose": ("Transpose", [(0, 2, 3)], [], {"perm": [2, 0, 1]}),
+    "reshape": ("Reshape", [(0, 6)], [np.array([0, 2, 3])], {}),
+    "slice": ("Slice", [(4, 3)], [np.array([2]), np.array([2]), np.array([0])], {}),
+    "gather": ("Gather", [(4, 3)], [np.zeros((0, 2), np.int64)], {"axis": 0}),
+    "sum of nothing": ("ReduceSum", [(0, 3)], [np.array([0])], {}),
+    "sum of empty rows": ("ReduceSum", [(0, 3)], [np.array([1])], {}),
+    "product of nothing": ("ReduceProd", [(0, 3)], [], {"axes": [0]}),
+    "largest of empty rows": ("ReduceMax", [(0, 3)], [], {"axes": [1]}),
+    "places of empty rows": ("ArgMax", [(0, 3)], [], {"axis": 1}),
+    "top of empty rows": ("TopK", [(0, 3)], [np.array([2])], {"axis": 1}),
+    "pad": ("Pad", [(0, 2)], [np.array([1, 0, 1, 0]), np.asarray(F32(7))], {}),
+    "expand": ("Expand", [(1, 3)], [np.array([0, 3])], {}),
+    "tile": ("Tile", [(2, 3)], [np.array([0, 1])], {}),
+    "split": ("Split", [(3, 2)], [np.array([3, 0])], {"axis": 0}),
+    "nonzero": ("NonZero", [(0, 3)], [], {}),
+    "shape": ("Shape", [(0, 3)], [], {}),
+    "size": ("Size", [(0, 3)], [], {}),
+    "cumulative sum": ("CumSum", [(0, 3)], [np.asarray(0)], {}),
+    "where": ("Where", [], [np.zeros((0, 2), bool), np.zeros((0, 2), F32), np.ones((1, 2), F32)], {}),
+    "cast": ("Cast", [(0, 3)], [], {"to": TensorProto.INT64}),
+}
+
+
+def model_of(name: str) -> tuple[onnx.ModelProto, dict[str, Array]]:
+    """Return a model of one node whose inputs leave all sizes open, and inputs."""
+    operator, shapes, known, attributes = NODES[name]
+    feeds = {f"x{i}": np.full(dims, 0.5, F32) for i, dims in enumerate(shapes)}
+    fixed = {f"k{i}": each for i, each in enumerate(known)}
+    outputs = {"TopK": ["y", "z"], "Split": ["y", "z"]}.get(operator, ["y"])
+    node = helper.make_node(operator, [*feeds, *fixed], outputs, "node", **attributes)
+    inputs = [
+        helper.make_tensor_value_info(key, TensorProto.FLOAT, [f"{key}{axis}" for axis in range(each.ndim)])
+        for key, each in feeds.items()
+    ]
+    kind = {
+        "ArgMax": TensorProto.INT64,
+        "NonZero": TensorProto.INT64,
+        "Shape": TensorProto.INT64,
+        "Cast": TensorProto.INT64,
+    }
+    kind["Size"] = TensorProto.INT64
+    results = [helper.make_tensor_value_info("y", kind.get(operator, TensorProto.FLOAT), None)]
+    if len(outputs) > 1:
+        second = TensorProto.INT64 if operator == "TopK" else TensorProto.FLOAT
+        results.append(helper.make_tensor_value_info("z", second, None))
+    initializers = [
+        numpy_helper.from_array(np.ascontiguousarray(each).reshape(each.shape), key) for key, each in fixed.items()
+    ]
+    graph = helper.make_graph([node], "single", inputs, results, initializers)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), feeds
+
+
+@pytest.mark.parametrize("name", NODES)
+def test_a_node_gives_what_onnx_runtime_gives(name: str) -> None:
+    model, feeds = model_of(name)
+    theirs = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    want = theirs.run(None, feeds)
+    found = poolrt.onnx.InferenceSession(model).run(None, feeds)
+    for got, wanted in zip(found, want, strict=True):
+        assert (got.shape, got.dtype) == (wanted.shape, wanted.dtype)
+        np.testing.assert_allclose(got, wanted, rtol=1e-6)
+
+
+def test_a_session_takes_an_empty_batch_between_others() -> None:
+    model, _ = model_of("conv")
+    rng = np.random.default_rng()
+    session, theirs = poolrt.onnx.InferenceSession(model), onnxruntime.InferenceSession(model.SerializeToString())
+    for batch in (2, 0, 3, 0):
+        shapes = (batch, 3, 8, 8), (4, 3, 3, 3), (4,)
+        feeds = {f"x{i}": rng.standard_normal(dims).astype(F32) for i, dims in enumerate(shapes)}
+        np.testing.assert_allclose(session.run(None, feeds)[0], theirs.run(None, feeds)[0], rtol=1e-4, atol=1e-5)
+
+
+def test_sizes_that_are_empty_in_several_dimensions_are_kept() -> None:
+    model, _ = model_of("add of both")
+    found = poolrt.onnx.InferenceSession(model).run(
+        None, {"x0": np.zeros((0, 1, 0), F32), "x1": np.zeros((1, 3, 1), F32)}
+    )
+    assert found[0].shape == (0, 3, 0)
+
+
+def test_a_graph_has_outputs_without_elements(tmp_path: Path) -> None:
+    model, feeds = model_of("matmul rows")
+    graph = load_onnx(model, shapes={key: each.shape for key, each in feeds.items()})
+    assert (dict(graph.inputs), graph.outputs, graph.output_types) == ({"x1": (3, 4)}, {"y": (0, 4)}, {"y": "float32"})
+    assert Executor(graph).run(x1=feeds["x1"])["y"].shape == (0, 4)
+    home = tmp_path / "home"
+    home.mkdir(mode=0o700)
+    with Pool(workers=1, threads=1, home=str(home), redis_url=f"unix://{home}/none.sock") as pool:
+        assert pool.load(graph).run(x1=feeds["x1"])["y"].shape == (0, 4)
+        session = poolrt.onnx.InferenceSession(model, pool=pool)
+        assert session.run(None, feeds)[0].shape == (0, 4)
+
+
+def test_an_empty_output_has_a_size_of_0() -> None:
+    with pytest.raises(GraphError, match="expect sizes with a 0 among them"):
+        Graph("g").empty_output("y", (1, 2))
+
+
+def test_sums_that_do_not_fit_are_refused() -> None:
+    model, _ = model_of("matmul rows")
+    with pytest.raises(InvalidGraph, match="do not fit"):
+        poolrt.onnx.InferenceSession(model).run(None, {"x0": np.zeros((0, 3), F32), "x1": np.zeros((4, 5), F32)})
