@@ -8,13 +8,17 @@ from typing import Any, Final
 import numpy as np
 
 from .compiler import types
-from .gemv_sums import add_rows, sum_columns, sum_packed
-from .vec import iload, vadd, vload_part, vmax, vset, vstore_part
+from .gemv_sums import add_rows, sum_columns, sum_packed, sum_rows
+from .vec import iload, vadd, vload, vload_part, vmax, vset, vstore, vstore_part
 
 #: ISA level -> sums at once, each of them a vector: they fill half of the registers at most.
 _SUMS: Final = {"x86-64-v4": 8, "x86-64-v3": 4}
 #: ISA level -> rows that are added at once: each takes a register for its input.
 _ROWS: Final = {"x86-64-v4": 8, "x86-64-v3": 8}
+#: ISA level -> vectors of columns that are summed at once, over all rows, if the rows are near each other.
+_VECTORS: Final = {"x86-64-v3": 4}
+#: Bytes of rows that are near: they stay in the second-level cache, so that each may be read in several pieces.
+_NEAR: Final = 256 << 10
 #: Most columns of adjacent items in rows that are computed together: rows are read at the speed of memory only if their
 #: pieces are long, and the sums must stay in the first-level cache.
 _JOINED: Final = 4096
@@ -34,8 +38,10 @@ def make(isa: str, order: str) -> tuple[Callable[..., None], Any]:
     """
     sums_at_once = _SUMS.get(isa, 2)
     joined = _JOINED if order == "rows" else 1
-    make_sums = {"packed": _packed, "rows": _rows, "columns": _columns}[order]
-    compute = make_sums(_ROWS.get(isa, 2) if order == "rows" else sums_at_once)
+    if order == "rows":
+        compute = _rows(_ROWS.get(isa, 2), _VECTORS.get(isa, 0))
+    else:
+        compute = {"packed": _packed, "columns": _columns}[order](sums_at_once)
 
     def gemv(
         begin: int, end: int, left: int, right: int, bias: int, sums: int, dst: int, residual: int, batch_table: int,
@@ -56,6 +62,15 @@ def make(isa: str, order: str) -> tuple[Callable[..., None], Any]:
             compute(left + iload(product), right + iload(product + 8), first, count, K, lane, block, step, sums + at)
             for j in range(0, count, 16):
                 rest = min(16, count - j)
+                if rest == 16:
+                    # A store of some lanes takes tens of cycles.
+                    value = vload(sums + at + j * 4)
+                    if bias != 0:
+                        value = vadd(value, vload(bias + (first + j) * 4))
+                    if residual != 0:
+                        value = vadd(vmax(before, value), vload(residual + at + j * 4))
+                    vstore(dst + at + j * 4, vmax(after, value))
+                    continue
                 value = vload_part(sums + at + j * 4, rest)
                 if bias != 0:
                     value = vadd(value, vload_part(bias + (first + j) * 4, rest))
@@ -79,15 +94,27 @@ def _packed(sums_at_once: int) -> Callable[..., None]:
     return compute
 
 
-def _rows(sums_at_once: int) -> Callable[..., None]:
+def _rows(sums_at_once: int, vectors: int) -> Callable[..., None]:
     several, one = add_rows(sums_at_once), add_rows(1)
+    wide, narrow = sum_rows(vectors or 1), sum_packed(4)
 
     def compute(
         left: int, right: int, first: int, count: int, K: int, lane: int, block: int, step: int, to: int
     ) -> None:
+        at = right + first * 4
+        if vectors > 0 and K * step <= _NEAR:
+            whole = count - count % (vectors * 16)
+            for j in range(0, whole, vectors * 16):
+                wide(left, lane, at + j * 4, step, K, to + j * 4)
+            for j in range(whole, count, 16):
+                value = narrow(left, lane, at + j * 4, step, K)
+                if count - j >= 16:
+                    vstore(to + j * 4, value)
+                else:
+                    vstore_part(to + j * 4, value, count - j)
+            return
         for j in range(0, count, 16):
             vstore_part(to + j * 4, vset(np.float32(0)), min(16, count - j))
-        at = right + first * 4
         for k in range(0, K - sums_at_once + 1, sums_at_once):
             several(left + k * lane, lane, at + k * step, step, to, count)
         for k in range(K // sums_at_once * sums_at_once, K):

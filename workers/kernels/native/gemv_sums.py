@@ -111,6 +111,32 @@ def add_rows(count: int) -> Any:
     return add
 
 
+def sum_rows(vectors: int) -> Any:
+    """Return the intrinsic that writes the sums of K products of so many vectors of 16 columns, in rows of the matrix.
+
+    Its arguments: the address of the left row and the distance of its inputs, the address of the first columns and the
+    distance of the next row, in bytes, K, and the address of the sums.
+    """
+
+    @intrinsic
+    def total(_: Any, left: Any, lane: Any, right: Any, step: Any, K: Any, to: Any) -> Any:
+        def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
+            left, lane, right, step, K, to = a
+
+            def add(k: Value, sums: Sequence[Value]) -> list[Value]:
+                factor, row = spread(b, b.add(left, b.mul(k, lane))), b.add(right, b.mul(k, step))
+                places = [b.add(row, I64(WIDTH * number)) for number in range(vectors)]
+                return [fma(b, factor, load(b, at), value) for at, value in zip(places, sums, strict=True)]
+
+            for number, value in enumerate(carry(b, I64(0), K, 1, [constant(0.0)] * vectors, add)):
+                store(b, b.add(to, I64(WIDTH * number)), value)
+            return context.get_dummy_value()
+
+        return types.void(*[types.int64] * 6), emit
+
+    return total
+
+
 def sum_columns(count: int) -> Any:
     """Return the intrinsic that writes the sums of K products of ``count`` columns, whose elements are adjacent.
 

@@ -106,6 +106,22 @@ def test_both_factors_are_packed_for_small_caches(native: NativeRunner, isa: str
         native.check(Case(f"{rows}x{depth}x{columns}", pd.op, args, PrimitiveAttr()), isa)
 
 
+def test_one_row_by_near_rows_and_by_distant_ones_gives_the_same(native: NativeRunner, isa: str) -> None:
+    generator = np.random.default_rng()
+    # The last one's rows, 32 KiB apart, are not within 256 KiB.
+    for columns, gap in ((int(generator.integers(1, 16)), 3), (int(generator.integers(65, 300)), 0), (64, 1 << 13)):
+        depth, outer = int(generator.integers(20, 70)), int(generator.integers(1, 4))
+        dst = plain(outer, 1, columns)
+        weights = MemoryDesc((1, depth, columns), "f32", strides=(depth * (columns + gap), columns + gap, 1))
+        for steps in ((), (RELU, residual(dst))):
+            op = Matmul(plain(outer, 1, depth), weights, plain(1, 1, columns), dst)
+            args = {int(arg): integers(md.dims, int(arg)) for arg, md in op.memories().items() if arg != Arg.DST}
+            attr = PrimitiveAttr(steps)
+            pd = primitive_desc(op, attr, cpu_target(isa))
+            assert [spec.generator for spec in pd.program().kernels] == ["gemv"]
+            native.check(Case(f"{outer} x {depth}x{columns}", pd.op, {**args, **post_op_args(steps)}, attr), isa)
+
+
 def test_a_source_without_adjacent_elements_is_refused() -> None:
     src = MemoryDesc((3, 4), "f32", strides=(9, 2))
     op = Matmul(src, MemoryDesc((4, 5), "f32"), None, MemoryDesc((3, 5), "f32"))
