@@ -92,7 +92,7 @@ class Executor:
         ]
         engines = (node.engine for node in self._built.nodes if node.engine)
         constants = self._built.constants.values()
-        places = self.context, cache, _constant_files(constants)
+        places = self.context, cache, _constant_files(constants), [name for name, _, _ in self._wanted]
         self._graphs: Final = CompiledGraphs(graph.name, engine, stream, engines, constants, *places)
         self._context: Final = self._graphs.context
         self._training: GraphIR | None = None
@@ -130,8 +130,10 @@ class Executor:
         """
         if unnamed:
             refuse_unnamed(f"graph {self.graph}", self.inputs, unnamed)
-        arrays, addresses = self._check(inputs)
-        outputs = self._graphs.run(arrays, addresses, self._phase, self._graph_for)
+        outputs = self._graphs.repeat(inputs, self._phase)
+        if outputs is None:
+            arrays, addresses = self._check(inputs)
+            outputs = self._graphs.run(arrays, addresses, self._phase, self._graph_for)
         if self._cuts:
             cut_outputs(outputs, self._cuts)
         return outputs

@@ -17,6 +17,7 @@ from ..threadpools.regions import PackedRegions
 from ..threadpools.sequential import SequentialPool
 from .execution_plan import ExecutionPlan, PlaceKind
 from .locations import HostMemory, Location
+from .lone_batch import LoneBatch
 
 if TYPE_CHECKING:
     from ..streams.stream import Stream
@@ -83,24 +84,11 @@ class CpuBackend:
         with self._order:
             self._pool.run_regions(batch)
 
-    def alone(self, batch: PackedRegions) -> Callable[[Sequence[int], Sequence[int]], None] | None:
-        """Return what moves to inputs and outputs and runs the only batch of a plan; None if threads may run tasks of it.
-
-        For a plan of one short step, the calls of `move`, `run` and `wait` take as long as the step.
-        """
+    def alone(self, batch: PackedRegions) -> LoneBatch | None:
+        """Return the only batch of a plan with all that a run needs; None if threads may run tasks of it."""
         if type(self._pool) is not SequentialPool:
             return None
-        moving_in, moving_out, order, run_all = self._inputs, self._outputs, self._order, batch.run_all
-
-        def run(inputs: Sequence[int], outputs: Sequence[int]) -> None:
-            for number, job, place, offset in moving_in:
-                job[place] = inputs[number] + offset
-            for number, job, place, offset in moving_out:
-                job[place] = outputs[number] + offset
-            with order:
-                run_all()
-
-        return run
+        return LoneBatch.of(self._inputs, self._outputs, self._order, batch)
 
     def wait(self) -> None:
         """Return when all regions have ended. Raises KernelFailed."""

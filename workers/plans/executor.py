@@ -15,6 +15,7 @@ from ..memory.buffer import Buffer
 from .cpu_backend import CpuBackend
 from .execution_plan import CrossEngineReorder, ExecutionPlan
 from .locations import Aliases, HostMemory, Location
+from .lone_batch import LoneBatch
 
 if TYPE_CHECKING:
     import pyopencl
@@ -108,9 +109,10 @@ class PlanExecutor:
                 self._devices[number] = backend
         self._batches = [(self._backends[n], self._backends[n].batch(parts)) for n, parts in self._bind()]
         self._keep += ((backend, backend.nbytes) for backend in self._backends)
-        self._alone: Callable[[Sequence[int], Sequence[int]], None] | None = None
+        #: The only batch, if the plan has one, on the calling thread.
+        self.alone: LoneBatch | None = None
         if len(self._backends) == len(self._batches) == 1 and isinstance(self._backends[0], CpuBackend):
-            self._alone = self._backends[0].alone(self._batches[0][1])
+            self.alone = self._backends[0].alone(self._batches[0][1])
 
     def parts(self) -> list[tuple[object, int]]:
         """Return what this keeps alive, with its bytes: workspaces, scratchpads, resources, and what it was given."""
@@ -118,8 +120,8 @@ class PlanExecutor:
 
     def run(self, inputs: Sequence[int], outputs: Sequence[int]) -> None:
         """Execute all steps on row-major inputs and outputs given by address. Raises KernelFailed naming the step."""
-        if self._alone is not None:
-            self._alone(inputs, outputs)
+        if self.alone is not None:
+            self.alone.run(inputs, outputs)
             return
         try:
             for backend in self._backends:
@@ -144,7 +146,7 @@ class PlanExecutor:
         """Wait for the engines and release what the steps hold."""
         self._settle()
         self._batches.clear()
-        self._alone = None
+        self.alone = None
 
     def _settle(self) -> None:
         """Return when no engine works on memory of a run: neither an error nor an interrupt must free what is in use."""

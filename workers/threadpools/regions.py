@@ -29,7 +29,7 @@ class PackedRegions(Sequence[Region]):
         self.is_serial = count <= _FEW and all(len(blobs) == 1 for blobs in self._blobs)
         #: Where a kernel that is called writes its status, and the address of an error behind it.
         self._room = (ctypes.c_int64 * 8)()
-        self._status = ctypes.addressof(self._room)
+        self.status = ctypes.addressof(self._room)
         #: The nanoseconds of each region's tasks, and the ticks of those under way: kept from run to run.
         self._times = (ctypes.c_int64 * (2 * count))()
         start, times = ctypes.addressof(self._failed), ctypes.addressof(self._times)
@@ -51,23 +51,31 @@ class PackedRegions(Sequence[Region]):
         return [(region, KERNEL_TYPE(region.function)) for region in self._regions]
 
     @cached_property
-    def _tasks(self) -> list[tuple[Callable[[int, int, int], int], int, Region]]:
+    def tasks(self) -> list[tuple[Callable[[int, int, int], int], int, Region]]:
+        """Each task in order: the kernel as a callable, the address of its packed arguments, and its region.
+
+        The kernel's first arguments are `status` and the address 32 bytes behind it.
+        """
         return [(kernel, blob, region) for region, kernel in self.calls for blob in region.blobs]
 
     def run(self, number: int) -> None:
         """Run all tasks of a region on the calling thread, also after one that fails."""
         region, kernel = self.calls[number]
         for blob in region.blobs:
-            if kernel(self._status, self._status + 32, blob):
+            if kernel(self.status, self.status + 32, blob):
                 self._failed[number] = self._take_error() or 1
 
     def run_all(self) -> None:
         """Run all tasks in order on the calling thread. Raises the error of the first that fails; no later one runs then."""
-        status = self._status
+        status = self.status
         error = status + 32
-        for kernel, blob, region in self._tasks:
+        for kernel, blob, region in self.tasks:
             if kernel(status, error, blob):
-                raise region.failure(self._take_error())
+                raise self.failure(region)
+
+    def failure(self, region: Region) -> BaseException:
+        """Return the error of a region whose task has returned an error status."""
+        return region.failure(self._take_error())
 
     def _take_error(self) -> int:
         """Return the address of the error that a task wrote, 0 if it wrote none."""

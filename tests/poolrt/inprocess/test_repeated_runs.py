@@ -1,0 +1,151 @@
+"""Runs like the last one take a short path; anything that differs takes the long one, and results are right on both."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+import pytest
+
+from poolrt import DeviceContext, Engine, Executor, Graph, NativePool, Stream, StreamAttr, set_default_jobs
+from poolrt.inprocess.device_context import InstanceKey
+from poolrt.workers.primitives.provider import PrimitiveProvider
+
+from .networks import Array
+from .test_arrays import before_a_guard
+
+ROWS: Final = (6, 40)
+
+
+def softmax(cache: PrimitiveProvider, **given: Any) -> Executor:
+    """Return an executor of ``y = softmax(a + b)``, two steps on two inputs."""
+    g = Graph("rows")
+    g.output("y", g.softmax(g.binary(g.input("a", ROWS), g.input("b", ROWS), "add"), axis=1))
+    return Executor(g, cache=cache, **given)
+
+
+def check(executor: Executor, a: Any, b: Any) -> Array:
+    """Run, compare with float64, and return the result."""
+    y: Array = executor.run(a=a, b=b)["y"]
+    e = np.exp(np.asarray(a, np.float64) + b)
+    np.testing.assert_allclose(y, e / e.sum(1, keepdims=True), rtol=1e-5, atol=1e-7)
+    return y
+
+
+def drawn(shape: tuple[int, int] = ROWS) -> Array:
+    return np.random.default_rng().standard_normal(shape, np.float32)
+
+
+def is_repeated(executor: Executor, a: Any, b: Any) -> bool:
+    """Return whether a run of these inputs takes the short path, and check its result if it does."""
+    found = executor._graphs.repeat({"b": b, "a": a}, executor.phase)
+    if found is None:
+        return False
+    e = np.exp(a.astype(np.float64) + b)
+    np.testing.assert_allclose(found["y"], e / e.sum(1, keepdims=True), rtol=1e-5, atol=1e-7)
+    return True
+
+
+def test_a_run_like_the_last_one_takes_the_short_path(
+    cache: PrimitiveProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    executor = softmax(cache)
+    results = [check(executor, drawn(), drawn())]
+    copy, found = results[0].copy(), executor.context.statistics().found
+    monkeypatch.setattr(executor._graphs, "run", None)
+    results += [check(executor, drawn(), drawn()) for _ in range(5)]
+    # Each result is memory of its own, and each run finds its instance once.
+    assert not any(np.shares_memory(x, y) for i, x in enumerate(results) for y in results[:i])
+    assert np.array_equal(results[0], copy)
+    assert executor.context.statistics().found == found + 5
+
+
+def test_other_inputs_take_the_long_path(cache: PrimitiveProvider) -> None:
+    executor = softmax(cache)
+    check(executor, drawn(), drawn())
+    b = drawn()
+    assert is_repeated(executor, drawn(), b)
+    others: list[Any] = [
+        drawn(ROWS[::-1]).T, drawn((6, 80))[:, ::2], drawn().tolist(), drawn().astype(">f4"),
+        drawn()[:, ::-1], drawn().view(_Other),
+    ]  # fmt: skip
+    for a in others:
+        assert not is_repeated(executor, a, b)
+    for a in (others[0], others[1], others[2], others[4], others[5]):
+        check(executor, a, b)
+        assert is_repeated(executor, drawn(), b)
+    with pytest.raises(TypeError, match="input a: expect dtype float32, got float64"):
+        executor.run(a=drawn().astype(np.float64), b=b)
+    for wrong in ({"a": b}, {"a": b, "b": b, "c": b}, {"a": b, "c": b}):
+        with pytest.raises(ValueError, match="graph rows"):
+            executor.run(**wrong)
+    check(executor, drawn(), b)
+
+
+class _Other(np.ndarray[Any, Any]):
+    """An array of another class, which may hide what it has."""
+
+
+def test_an_input_that_ends_with_its_page_takes_the_long_path(cache: PrimitiveProvider) -> None:
+    executor = softmax(cache)
+    check(executor, drawn(), drawn())
+    guarded = before_a_guard(ROWS)
+    guarded[...] = drawn()
+    assert not is_repeated(executor, guarded, drawn())
+    check(executor, guarded, drawn())
+
+
+def test_another_shape_is_the_last_one_from_then_on(cache: PrimitiveProvider) -> None:
+    executor = softmax(cache)
+    check(executor, drawn(), drawn())
+    larger = drawn((9, 40)), drawn((9, 40))
+    assert not is_repeated(executor, *larger)
+    check(executor, *larger)
+    assert is_repeated(executor, *larger)
+    assert not is_repeated(executor, drawn(), drawn())
+    check(executor, drawn(), drawn())
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda executor: setattr(executor, "phase", "train"),
+        lambda executor: executor.context.forget(executor._graphs.context.executor),
+        lambda executor: executor.context.add(InstanceKey("constant", (), (), object()), object()),
+    ],
+    ids=["phase", "forgotten", "another instance"],
+)
+def test_what_changes_beside_the_inputs_takes_the_long_path_once(
+    cache: PrimitiveProvider, change: Callable[[Executor], None]
+) -> None:
+    executor = softmax(cache)
+    check(executor, drawn(), drawn())
+    change(executor)
+    assert not is_repeated(executor, drawn(), drawn())
+    check(executor, drawn(), drawn())
+    assert is_repeated(executor, drawn(), drawn())
+
+
+def test_a_number_of_jobs_that_is_set_takes_the_long_path_once(cache: PrimitiveProvider) -> None:
+    executor = softmax(cache)
+    check(executor, drawn(), drawn())
+    set_default_jobs(3)
+    try:
+        assert not is_repeated(executor, drawn(), drawn())
+        check(executor, drawn(), drawn())
+        assert is_repeated(executor, drawn(), drawn())
+    finally:
+        set_default_jobs(0)
+    assert not is_repeated(executor, drawn(), drawn())
+
+
+def test_threads_and_shared_contexts_never_take_the_short_path(cache: PrimitiveProvider) -> None:
+    with NativePool(2) as pool:
+        attr = StreamAttr("cpu")
+        attr.set_threadpool(pool)
+        for given in ({"stream": Stream(Engine("cpu"), attr)}, {"context": DeviceContext(shared=True)}):
+            executor = softmax(cache, **given)
+            check(executor, drawn(), drawn())
+            assert not is_repeated(executor, drawn(), drawn())
+            check(executor, drawn(), drawn())
