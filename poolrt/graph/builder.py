@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, DTypeLike
 from poolrt.cut_outputs import Cut, hidden_outputs
 from poolrt.spelling import describe_type
 from poolrt.workers.desc import MemoryDesc, type_name
+from poolrt.workers.desc.attributes import FPMATH_MODES
 from poolrt.workers.desc.typed import shorten
 
 from ..html_table import shape_of, table
@@ -51,15 +52,19 @@ class Graph(Windows, Products, Attentions, Pointwise, Normalizations, Recurrent,
     channels, got 4``.
     """
 
-    def __init__(self, name: str = "graph", engine: str = "cpu", *, implementation: str = "") -> None:
+    def __init__(
+        self, name: str = "graph", engine: str = "cpu", *, implementation: str = "", fpmath_mode: str = "strict"
+    ) -> None:
         """Start an empty graph for an engine: ``cpu``, ``opencl`` or ``opencl:<index>``.
 
-        ``implementation`` holds for every operation that is not given its own: see `NodeOptions`.
+        ``implementation`` holds for every operation that is not given its own: see `NodeOptions`. ``fpmath_mode`` is the
+        property of this name.
         """
         if not isinstance(name, str):
             raise GraphError(f"name: expect text, got {shorten(name)}; write Graph(name, engine)")
         self.name = name
         self.engine = engine
+        self.fpmath_mode = fpmath_mode
         #: Operators of an imported model that were replaced by the functions that define them, with their numbers of nodes.
         self.expanded: dict[str, int] = {}
         #: The nodes of an imported model; empty for a graph that was built by calls.
@@ -111,6 +116,24 @@ class Graph(Windows, Products, Attentions, Pointwise, Normalizations, Recurrent,
         except ValueError as error:
             raise GraphError(f"graph {self.name!r}: {error}") from error
         self._engine = engine
+
+    @property
+    def fpmath_mode(self) -> str:
+        """The data types to which products of float32 (`matmul`, `inner_product`) may round their factors.
+
+        ``strict``: none. ``bf16`` and ``any`` allow bfloat16, which processors with AVX-512 BF16 multiply almost twice as fast:
+        constants are then rounded once, and take half the memory. Sums and results stay float32. ``f16`` allows float16, which
+        no implementation uses. A mode allows and never requires: on other processors and engines, results are those of
+        ``strict``. Setting another name raises GraphError.
+        """
+        return self._fpmath_mode
+
+    @fpmath_mode.setter
+    def fpmath_mode(self, mode: str) -> None:
+        if mode not in FPMATH_MODES:
+            known = ", ".join(FPMATH_MODES)
+            raise GraphError(f"graph {self.name!r}: fpmath_mode: unknown {shorten(mode)}; known: {known}")
+        self._fpmath_mode = mode
 
     @property
     def inputs(self) -> dict[str, tuple[int, ...]]:
@@ -226,7 +249,7 @@ class Graph(Windows, Products, Attentions, Pointwise, Normalizations, Recurrent,
         """Return the graph as it was built, as immutable data. Raises GraphError if it has no output."""
         if not self._outputs:
             raise GraphError(f"graph {self.name!r} has no output; name one with output()")
-        return self._state.freeze(self.name, require_engine(self.engine), self._inputs, self._outputs)
+        return self._state.freeze(self.name, require_engine(self.engine), self._inputs, self._outputs, self.fpmath_mode)
 
     def to_wire(self, optimize: bool = True) -> tuple[dict[str, Any], list[Constant]]:
         """Return the graph as plain data for a message, and its constants in the order of the wire's ``constants``."""

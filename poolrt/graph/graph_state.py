@@ -56,7 +56,9 @@ class GraphState:
             if f"{stem}_{number}" not in self.names:
                 return f"{stem}_{number}"
 
-    def freeze(self, name: str, engine: str, inputs: dict[str, int], outputs: dict[str, int]) -> GraphIR:
+    def freeze(
+        self, name: str, engine: str, inputs: dict[str, int], outputs: dict[str, int], fpmath_mode: str
+    ) -> GraphIR:
         """Return the graph built so far as immutable data."""
         ports = tuple(inputs.items()), tuple(outputs.items())
-        return GraphIR(name, engine, dict(self.descs), *ports, dict(self.constants), tuple(self.nodes))
+        return GraphIR(name, engine, dict(self.descs), *ports, dict(self.constants), tuple(self.nodes), fpmath_mode)

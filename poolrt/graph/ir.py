@@ -108,7 +108,10 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class TypedGraph:
-    """A graph in topological order. ``values`` are row-major, ``constants`` are those whose data is known."""
+    """A graph in topological order. ``values`` are row-major, ``constants`` are those whose data is known.
+
+    ``fpmath_mode`` is that of the attributes of its products of f32.
+    """
 
     name: str
     engine: str
@@ -117,6 +120,7 @@ class TypedGraph:
     outputs: tuple[tuple[str, int], ...]
     constants: Collection[int]
     nodes: tuple[Node, ...]
+    fpmath_mode: str = "strict"
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
-from poolrt.workers.desc import Concat, MemoryDesc, OpDesc, PrimitiveAttr, Reorder, post_op_src
+from poolrt.workers.desc import Concat, InnerProduct, Matmul, MemoryDesc, OpDesc, PrimitiveAttr, Reorder, post_op_src
 from poolrt.workers.desc.op_desc import INTERNAL, OPERATIONS
 from poolrt.workers.desc.operations.region_loop import RegionLoop
 from poolrt.workers.desc.quantisation import KINDS
@@ -107,7 +107,7 @@ class _Lowering:
                 )
             ]
         operands = [self.versions[use.value] for use in node.post_ops if use.value is not None]
-        plain = Attributes(quantisation=node.quantisation_attr())
+        plain = Attributes(quantisation=self._attr(op, node))
         attributes = replace(plain, post_ops=node.post_ops, operands=[version.desc for version in operands])
         fused = self._choose(op, sources, attributes, node)
         # Scale and zero point of a result come after its post-ops: steps of their own would get it too late.
@@ -119,6 +119,11 @@ class _Lowering:
                 first, *others = self._add_step(node.label, alone, sources, [], node.quantisation)
                 return [self._lower_post_ops(node, first), *others]
         return self._add_step(node.label, _require(fused), sources, operands, node.quantisation)
+
+    def _attr(self, op: OpDesc, node: Node) -> PrimitiveAttr:
+        """Return the attributes of a node without its post-ops; only products read the graph's mode of floating point."""
+        attr = node.quantisation_attr()
+        return replace(attr, fpmath_mode=self.graph.fpmath_mode) if isinstance(op, Matmul | InnerProduct) else attr
 
     def _choose(
         self, op: OpDesc, sources: Sequence[Version], attributes: Attributes, node: Node

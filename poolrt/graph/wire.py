@@ -1,8 +1,8 @@
 """The wire form of a graph: plain data in a message to the coordinator. The data of constants is not in it.
 
-``values`` holds [dims, dtype] by value id, ``inputs`` and ``outputs`` [name, id], ``constants`` [id, bytes], all of them
-row-major, ``sources`` of large constants [id, `constant_source.describe_source`] if they may be shared, and ``nodes`` in
-topological order: [kind, name, [input ids], [output ids], attributes, post-ops, quantisation,
+``engine`` and ``fpmath_mode`` are the graph's. ``values`` holds [dims, dtype] by value id, ``inputs`` and ``outputs`` [name, id],
+``constants`` [id, bytes], all of them row-major, ``sources`` of large constants [id, `constant_source.describe_source`] if they
+may be shared, and ``nodes`` in topological order: [kind, name, [input ids], [output ids], attributes, post-ops, quantisation,
 engine, implementation]. Attributes are the operation descriptor's fields that are no memories, and those
 that determine the shape of the result: ``axes`` of a reduction, ``sizes`` or ``factors`` of a resampling,
 ``output_padding`` of a deconvolution. The views ``reshape`` (``shape``, and ``axes`` for sizes of the
@@ -36,6 +36,7 @@ def to_wire(ir: GraphIR) -> tuple[dict[str, Any], list[Constant]]:
     wire = {
         "name": ir.name,
         "engine": ir.engine,
+        "fpmath_mode": ir.fpmath_mode,
         "values": [[list(ir.values[value].dims), ir.values[value].dtype] for value in numbers],
         "inputs": [[name, numbers[value]] for name, value in ir.inputs],
         "outputs": [[name, numbers[value]] for name, value in ir.outputs],

@@ -13,7 +13,7 @@ from reprlib import repr as shorten
 from typing import Any
 
 from poolrt.workers.desc import MemoryDesc
-from poolrt.workers.desc.attributes import MAX_POST_OPS
+from poolrt.workers.desc.attributes import FPMATH_MODES, MAX_POST_OPS
 from poolrt.workers.desc.codec import decode
 from poolrt.workers.desc.op_desc import FORWARD, one_of
 from poolrt.workers.desc.quantisation import KINDS
@@ -32,6 +32,7 @@ class WireGraph:
 
     name: str
     engine: str
+    fpmath_mode: str
     values: list[Any]
     inputs: tuple[tuple[str, int], ...]
     outputs: tuple[tuple[str, int], ...]
@@ -79,6 +80,7 @@ class _Parser:
         if type(wire) is not dict:
             raise ValueError(f"expect a dict, got {shorten(wire)}")
         graph = decode(WireGraph, [wire.get(field.name) for field in fields(WireGraph)])
+        one_of("fpmath_mode", graph.fpmath_mode, FPMATH_MODES)
         for value in graph.values:
             with _at(f"value {len(self.descs)}"):
                 self.descs[len(self.descs)] = _desc(value)
@@ -97,6 +99,7 @@ class _Parser:
             graph.outputs,
             tuple(value for value, _ in graph.constants),
             nodes,
+            graph.fpmath_mode,
         )
 
     def define(self, values: Sequence[int]) -> None:

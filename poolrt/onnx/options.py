@@ -90,7 +90,7 @@ class SessionOptions:
         self._overrides_by_denotation: dict[str, int] = {}
 
     def add_session_config_entry(self, key: str, value: str) -> None:
-        """Keep a configuration entry. poolrt reads ``poolrt.plan_bytes``; the others have no effect."""
+        """Keep a configuration entry. poolrt reads ``poolrt.plan_bytes`` and ``poolrt.fpmath_mode``; others have no effect."""
         self._entries[key] = value
 
     def get_session_config_entry(self, key: str) -> str:

@@ -13,6 +13,7 @@ from poolrt.cachestore.constant_files import ConstantFiles
 from poolrt.graph.errors import UnsupportedNode
 from poolrt.settings import Settings
 from poolrt.spelling import describe_type, hint
+from poolrt.workers.desc.attributes import FPMATH_MODES
 
 from .binding import IOBinding
 from .errors import Fail, InvalidArgument
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 
 #: The entry of the session's options that sets `Settings.plan_bytes`.
 PLAN_BYTES: Final = "poolrt.plan_bytes"
+#: The entry that sets `Graph.fpmath_mode`.
+FPMATH_MODE: Final = "poolrt.fpmath_mode"
 #: Elements of an input that the model's shapes may depend on: there is a plan for each value of it.
 MOST_VALUES: Final = 64
 
@@ -57,6 +60,7 @@ class InferenceSession:
         engine: str = "cpu",
         stream: Stream | None = None,
         plan_bytes: int | str | None = None,
+        fpmath_mode: str | None = None,
         cache: PrimitiveProvider | None = None,
         **others: Any,
     ) -> None:
@@ -64,7 +68,9 @@ class InferenceSession:
 
         With ``pool``, it runs on this pool's workers, else in this process: on ``engine``, on a ``stream`` of yours instead,
         with primitives of ``cache`` (default: that of the process). ``plan_bytes`` bounds the plans and their weights, in bytes
-        (default: the setting of this name; on a pool, the weights of every plan count). Providers other than
+        (default: the setting of this name; on a pool, the weights of every plan count). ``fpmath_mode`` is that of
+        `poolrt.Graph`: "bf16" allows products of float32 to be computed in bfloat16 (default: the entry "poolrt.fpmath_mode"
+        of the options, or else "strict"). Providers other than
         CPUExecutionProvider are ignored with a warning, and so are other keywords of ONNX Runtime.
         Raises NoSuchFile, InvalidProtobuf, InvalidGraph, NotImplemented (which names all missing operators),
         InvalidArgument for wrong options, and TypeError for a model of another type.
@@ -77,9 +83,12 @@ class InferenceSession:
                 raise TypeError(f"InferenceSession: unexpected keyword {name!r}")
         given = plan_bytes if plan_bytes is not None else self._options._entries.get(PLAN_BYTES)
         settings = Settings.load(plan_bytes=given)
+        mode = fpmath_mode if fpmath_mode is not None else self._options._entries.get(FPMATH_MODE, "strict")
+        if mode not in FPMATH_MODES:
+            raise InvalidArgument(f"fpmath_mode: unknown {mode!r}; known: {', '.join(FPMATH_MODES)}")
         self._profile = Profile(self._options)
         with self._profile.measure("model_loading"):
-            self._model = SessionModel(path_or_bytes, self._options, settings, engine)
+            self._model = SessionModel(path_or_bytes, self._options, settings, engine, mode)
             self._ports = {port.name: port for port in self._model.outputs}
             self._plans: Plans
             if pool is not None:

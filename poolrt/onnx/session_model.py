@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 class SessionModel:
     """A parsed model. Its initialisers are arrays that all graphs have in common; they never change."""
 
-    def __init__(self, source: Any, options: SessionOptions, settings: Settings, engine: str) -> None:
+    def __init__(
+        self, source: Any, options: SessionOptions, settings: Settings, engine: str, fpmath_mode: str = "strict"
+    ) -> None:
         """Read a model and check what needs no sizes.
 
         Raises NoSuchFile, InvalidProtobuf, InvalidGraph and NotImplemented, which names all missing operators, and TypeError
@@ -36,6 +38,7 @@ class SessionModel:
         proto = self._file.proto
         self._settings = settings
         self._engine = engine
+        self._fpmath_mode = fpmath_mode
         with as_session_errors():
             #: The weights by name.
             self.initializers: dict[str, NDArray[Any]] = self._file.initializers()
@@ -74,7 +77,7 @@ class SessionModel:
         Raises InvalidGraph and NotImplemented.
         """
         with as_session_errors():
-            return import_model(
+            graph = import_model(
                 self._file,
                 self._settings,
                 initializers=self.initializers,
@@ -82,6 +85,8 @@ class SessionModel:
                 values=values,
                 engine=self._engine,
             )
+            graph.fpmath_mode = self._fpmath_mode
+            return graph
 
     def _replace_initializers(self, options: SessionOptions) -> None:
         for name, value in options._initializers.items():

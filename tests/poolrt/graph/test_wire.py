@@ -23,6 +23,7 @@ def test_the_wire_form_of_a_small_network() -> None:
     assert wire == {
         "name": "net",
         "engine": "opencl:1",
+        "fpmath_mode": "strict",
         "values": [
             [[1, 3, 6, 6], "f32"],
             [[2], "f32"],

@@ -39,6 +39,8 @@ def test_a_parsed_graph_is_the_graph_that_was_sent() -> None:
 
 
 MALFORMED: list[tuple[Callable[[dict[str, Any]], object], str]] = [
+    (lambda wire: wire.update(fpmath_mode="fast"), "fpmath_mode: unknown 'fast'; known: strict, bf16, f16, any"),
+    (lambda wire: wire.pop("fpmath_mode"), "WireGraph.fpmath_mode: expected str, got None"),
     (lambda wire: wire["values"][0].__setitem__(1, "f33"), "unknown data type 'f33'"),
     (lambda wire: wire["values"][0].__setitem__(0, [1 << 40, 1 << 40]), "more than"),
     (lambda wire: wire["values"][0].__setitem__(0, [1, 0]), "value 0: dims: expect sizes of at least 1"),

@@ -146,7 +146,8 @@ def _load(request: int, graph: bytes) -> Message:
 def _wire(**changes: Any) -> dict[str, Any]:
     """Return the wire form of y = relu(x)."""
     node = ["eltwise", "n", [0], [1], {"algorithm": "relu", "alpha": 0.0, "beta": 0.0}, *_NOTHING]
-    wire = {"name": "g", "engine": "cpu", "values": [[[4], "f32"]] * 2, "inputs": [["x", 0]], "outputs": [["y", 1]]}
+    wire: dict[str, Any] = {"name": "g", "engine": "cpu", "fpmath_mode": "strict"}
+    wire |= {"values": [[[4], "f32"]] * 2, "inputs": [["x", 0]], "outputs": [["y", 1]]}
     return {**wire, "constants": [], "nodes": [node], **changes}
 
 

@@ -187,7 +187,8 @@ NOTHING_MORE: Final[tuple[Any, ...]] = ([], [], "", "")
 
 def _relu_wire(dims: list[int], **changes: Any) -> dict[str, Any]:
     node = ["eltwise", "n", [0], [1], {"algorithm": "relu", "alpha": 0.0, "beta": 0.0}, *NOTHING_MORE]
-    wire = {"name": "g", "engine": "cpu", "values": [[dims, "f32"]] * 2, "inputs": [["x", 0]], "outputs": [["y", 1]]}
+    wire: dict[str, Any] = {"name": "g", "engine": "cpu", "fpmath_mode": "strict"}
+    wire |= {"values": [[dims, "f32"]] * 2, "inputs": [["x", 0]], "outputs": [["y", 1]]}
     return {**wire, "constants": [], "nodes": [node], **changes}
 
 
