@@ -81,6 +81,8 @@ def test_a_gradient_is_multiplied_by_the_slope(
     alpha, beta = float(np.float32(alpha)), float(np.float32(beta))
     data = drawn(seed, md) * 3.0
     data = np.abs(data) + 0.01 if algorithm in POSITIVE else data
+    # Kernels get float32: near their zeros, sin and cos show how the argument was rounded.
+    data = data.astype(np.float32).astype(np.float64)
     if from_result:
         src = MemoryDesc(md.dims, "f32")
         forward = Eltwise(src, src, algorithm, alpha, beta)
