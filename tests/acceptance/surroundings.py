@@ -104,8 +104,8 @@ class Surroundings:
     def assert_nothing_is_left(self, seconds: float = 1.0) -> None:
         """Fail unless, within some time, nothing is here but the cache and its server."""
         wait_until(lambda: not self.strangers(), seconds, lambda: f"still running: {self.strangers()}")
-        assert self.sockets() == []
-        assert [str(path) for path in self.temporary.rglob("*")] == []
+        assert not (sockets := self.sockets()), f"sockets are left: {sockets}"
+        assert not (files := [str(path) for path in self.temporary.rglob("*")]), f"files are left: {files}"
 
     def close(self) -> None:
         """Stop the embedded server and fail if anything is left."""
