@@ -47,8 +47,7 @@ _PREFIX: Final = "poolrt-pocl-"
 def private_cache() -> Path:
     """Make this process's own cache folder, removed when it exits, and sweep the folders of processes that died."""
     root = Path(tempfile.gettempdir())
-    for folder in root.glob(f"{_PREFIX}{os.getuid()}-*"):
-        _sweep(folder)
+    sweep_caches(root)
     cache = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getuid()}-", dir=root))
     lock = os.open(cache / "starting", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     fcntl.flock(lock, fcntl.LOCK_EX)
@@ -61,6 +60,12 @@ def private_cache() -> Path:
 
     atexit.register(remove)
     return cache
+
+
+def sweep_caches(root: Path | None = None) -> None:
+    """Remove the folders that processes of this user have left because they were killed."""
+    for folder in (root or Path(tempfile.gettempdir())).glob(f"{_PREFIX}{os.getuid()}-*"):
+        _sweep(folder)
 
 
 def is_wrong(name: str, flags: frozenset[str]) -> bool:

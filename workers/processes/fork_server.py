@@ -196,12 +196,19 @@ def _place_of(trace: TracebackType | None) -> str:
 
 def _end_children(children: list[Any]) -> None:
     until = time.monotonic() + _GRACE_S
+    killed = []
     for child in children:
         child.join(max(0.0, until - time.monotonic()))
         if child.exitcode is None:
             child.kill()
-    for child in children:
+            killed.append(child)
+    for child in killed:
         child.join(_GRACE_S)
+    if killed:
+        # A worker that is killed cannot remove its folder of PoCL, and no other process may ever look for it.
+        from ..engines.pocl import sweep_caches
+
+        sweep_caches()
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -181,3 +182,16 @@ def test_a_pool_whose_processes_are_all_stopped_still_closes_in_time(settings: d
     assert time.monotonic() - started < 5
     wait_until(lambda: not any(is_alive(pid) for pid in everyone), "all processes are gone", seconds=1.0)
     assert set(family()) - before == set()
+
+
+@pytest.mark.usefixtures("device")
+def test_a_worker_that_is_killed_when_the_pool_closes_leaves_no_folder_of_pocl(
+    settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    with poolrt.Pool(workers=1, engine="opencl", **settings) as pool:
+        pool.load(relu_graph()).run(x=np.ones((4, 8), np.float32))
+        assert list(tmp_path.glob("poolrt-pocl-*")) != []
+        for pid in workers_of(pool):
+            os.kill(pid, signal.SIGSTOP)  # as on a machine on which it gets no processor in time
+    assert list(tmp_path.iterdir()) == []
