@@ -48,11 +48,14 @@ class LoadedModel:
 
     def close(self) -> None:
         """Unload it. Runs in flight end as usual. May be repeated."""
+        futures = self.client.open_futures
+        futures.resolve_ended()  # those that no thread waits for keep it loaded
         self._closing = True
         with self._counting:
             busy = self._on_rings > 0
         if not busy:
             self._unload()
+        futures.want_all()
 
     def begin_on_ring(self) -> bool:
         """Note that a run on a ring begins, which the coordinator does not see; False if the model has been closed."""

@@ -21,6 +21,8 @@ from .futures import Driver, PoolFuture
 _POLL_S: Final = 0.25
 #: Seconds between looks whether callbacks of a future have returned.
 _CALLBACK_S: Final = 0.01
+#: So many futures of runs on rings are open before `resolve_some` looks at them.
+_MANY: Final = 64
 
 
 class OpenFutures:
@@ -36,6 +38,8 @@ class OpenFutures:
         self._futures: set[Any] = set()
         #: Those of runs on rings, which the threads that wait resolve.
         self._on_rings: set[PoolFuture[Any]] = set()
+        #: At how many of those `resolve_some` looks at them next.
+        self._look_at = _MANY
         #: Called once all are done; no further ones are accepted then.
         self._end: Callable[[], None] | None = None
         self._exiting = False
@@ -94,6 +98,26 @@ class OpenFutures:
             self.check()
             self._futures.add(future)
             self._on_rings.add(future)
+
+    def resolve_some(self) -> None:
+        """Resolve the futures of runs on rings that have ended if there are many, at a small cost for each.
+
+        Guarantees: what callers have dropped, so that no thread ever waits for it, does not fill the arena.
+        """
+        if len(self._on_rings) >= self._look_at:
+            self.resolve_ended()
+            self._look_at = max(_MANY, 2 * len(self._on_rings))
+
+    def resolve_ended(self) -> None:
+        """Resolve the futures of runs on rings that have ended: the outputs of those that callers have dropped are free then."""
+        for future, driver in self._driven():
+            if not future.has_callbacks:  # a thread of the ring calls them
+                driver.look(future)
+
+    def want_all(self) -> None:
+        """Let threads resolve the futures of runs on rings as soon as they end."""
+        for future, driver in self._driven():
+            driver.want(future)
 
     def finish_driven(self, future: PoolFuture[Any]) -> None:
         """Note that a future with a driver is done and its callbacks have returned."""

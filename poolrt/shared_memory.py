@@ -174,7 +174,8 @@ class SharedMemory:
                     raise
 
     def _release_kept(self) -> bool:
-        """Release the slots kept for later; return whether there were any."""
+        """Release the slots kept for later and those of futures that callers have dropped; return whether there were any."""
+        self._client.open_futures.resolve_ended()
         with self._lock:
             self._keep_returned()
             kept = [*self._kept.clear(), *self._kept_outputs.clear()]

@@ -31,6 +31,7 @@ def submit_on_ring(run: ModelRun, link: Link, future: PoolFuture[Any]) -> bool:
         future.driver = future.withdraw = None
         run.abandon()
         raise
+    link.client.open_futures.resolve_some()
     return True
 
 

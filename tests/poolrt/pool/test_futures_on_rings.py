@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 import poolrt
-from poolrt.errors import PoolClosed
+from poolrt.errors import ArenaFull, PoolClosed
 
 from .processes import BOUND_S, relu_graph, wait_until
 from .servers import started
@@ -240,6 +240,29 @@ def test_a_map_that_is_left_gives_its_memory_back(own_pool: poolrt.Pool) -> None
         del steps
     [*model.map(batches)]
     assert own_pool.stats()["arena"]["used"] <= used + 16 * 1024
+
+
+def test_dropped_futures_keep_no_memory_and_no_model(settings: dict[str, Any]) -> None:
+    graph = poolrt.Graph("large")
+    graph.output("y", graph.eltwise(graph.input("x", (512, 512)), "relu"))
+    x = np.ones((512, 512), np.float32)
+    with poolrt.Pool(workers=2, threads=1, **settings) as pool:
+        model = pool.load(graph)
+        for _ in range(5):
+            model.run(x=x)
+        # Runs with 8 times more outputs than the arena has room for
+        for _ in range(500):
+            model.submit(x=x)
+        assert pool._session.link.client.open_futures._on_rings
+        model.close()
+        wait_until(lambda: not pool._session.link.client.open_futures._futures, "all have ended")
+
+        def used() -> int:
+            with suppress(ArenaFull):
+                pool.empty((1 << 27,), "uint8")  # slots that are kept for inputs are released
+            return int(pool.stats()["arena"]["used"])
+
+        wait_until(lambda: not used(), "nothing is left")
 
 
 def test_more_runs_than_rings_hold_are_in_flight_and_right(own_pool: poolrt.Pool) -> None:
