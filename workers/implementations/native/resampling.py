@@ -58,7 +58,12 @@ class NativeResampling(NativeImplementation[Resampling]):
             *(("i", number) for number in (*sizes, *wanted, *more)),
         )  # fmt: skip
         close = part == "rows" and _are_close(axes[2])
-        kernel = KernelSpec.of("resampling", part=part, linear=op.algorithm == "linear", close=close, chain=chain(attr))
+        # A row that repeats elements is written without a post-op.
+        repeats = part == "rows" and op.algorithm == "nearest" and not attr.post_ops
+        repeat = _repeat(axes[2]) if repeats else 1
+        kernel = KernelSpec.of(
+            "resampling", part=part, linear=op.algorithm == "linear", close=close, chain=chain(attr), repeat=repeat
+        )
         if op.algorithm == "cubic":
             kernel = KernelSpec.of("resampling_cubic", part=part, chain=chain(attr))
         return Program((kernel,), (Launch(0, args, work),), tables=b"".join(tables))
@@ -90,6 +95,14 @@ def _pairs(seen: list[Place]) -> int:
         if place.elements != (first + 2 * index, first + 2 * index + 1) or 0 in place.weights:
             return 0
     return first + 1
+
+
+def _repeat(seen: list[Place]) -> int:
+    """Return how often each element follows itself in order, if that is 2, 4, 8 or 16 times, else 1."""
+    for times in (2, 4, 8, 16):
+        if [place.elements for place in seen] == [(index // times,) for index in range(len(seen))]:
+            return times
+    return 1
 
 
 def _are_close(seen: list[Place]) -> bool:

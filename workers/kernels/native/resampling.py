@@ -7,7 +7,8 @@ weights (float32), or for rows along the width an array of each.
 ``rows`` has 16 positions of a row a vector. It widens the rows of src that it needs into memory on the stack, one for
 each parity of height and depth, and combines them: a row that the next row of dst needs too is there. ``blocked`` has 16
 channels a vector. Elements of weight 0 count nothing, even if they are infinite. If positions see ``pairs`` that follow one
-another (1 plus the number of the first element), these are loaded as vectors.
+another (1 plus the number of the first element), these are loaded as vectors. Rows whose elements ``repeat`` equally often are
+written at once.
 """
 
 from __future__ import annotations
@@ -59,14 +60,17 @@ ROW = 4 * STRIP
 _RECORD = 24
 
 
-def make(isa: str, part: str, linear: bool, close: bool, chain: tuple[Any, ...]) -> tuple[Callable[..., None], Any]:
+def make(
+    isa: str, part: str, linear: bool, close: bool, chain: tuple[Any, ...], repeat: int = 1
+) -> tuple[Callable[..., None], Any]:
     """Return a kernel and its signature.
 
-    Positions are ``close`` if each vector of them sees elements of which the last is at most 15 behind the first.
+    Positions are ``close`` if each vector of them sees elements of which the last is at most 15 behind the first. If position p
+    of a row sees element p // ``repeat``, that is 2, 4, 8 or 16; else it is 1.
     """
     if part == "blocked":
         return _blocked(linear, chain)
-    return _rows(linear, pick if close else gather, chain)
+    return _rows(linear, pick if close else gather, chain, repeat)
 
 
 def stack(rows: int) -> Any:
@@ -128,6 +132,22 @@ def pick(_: Any, line: types.Integer, table: types.Integer) -> Any:
     return vector(types.int64, types.int64), emit
 
 
+def _make_repeated(times: int) -> Any:
+    """Return the intrinsic that loads as many floats as make a vector if each is there so many ``times``."""
+
+    @intrinsic
+    def repeated(_: Any, place: types.Integer) -> Any:
+        def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
+            kind = ir.VectorType(F32, LANES // times)
+            few = b.load(pointer(b, a[0], kind), align=4)
+            lanes = ir.Constant(ir.VectorType(I32, LANES), [lane // times for lane in range(LANES)])
+            return b.shuffle_vector(few, ir.Constant(kind, ir.Undefined), lanes)
+
+        return vector(types.int64), emit
+
+    return repeated
+
+
 @inlined
 def _mixed(low: Any, high: Any, lower: Any, upper: Any) -> Any:
     """Return low * lower + high * upper, for the weights of two neighbours."""
@@ -163,10 +183,24 @@ def _widener(linear: bool, take: Any) -> Any:
     return widen
 
 
-def _rows(linear: bool, take: Any, chain: tuple[Any, ...]) -> tuple[Callable[..., None], Any]:
+def _rows(linear: bool, take: Any, chain: tuple[Any, ...], repeat: int) -> tuple[Callable[..., None], Any]:
     finish = functions.post_ops(chain)
     widen = _widener(linear, take)
     memory = stack(4)
+    repeated = _make_repeated(repeat)
+
+    @inlined
+    def repeat_row(line: int, to: int, width: int, first: int, count: int) -> None:
+        """Write ``count`` positions, of which each element of src has ``repeat``."""
+        for at in range(0, 4 * (count & -16), 64):
+            vstore(to + at, repeated(line + (4 * first + at) // repeat))
+        at = 4 * (count & -16)
+        if count & 15:
+            if count >= 16 and count % repeat == 0:
+                # The last vector begins in the one before it.
+                vstore(to + 4 * (count - 16), repeated(line + 4 * (first + count - 16) // repeat))
+            else:
+                vstore_part(to + at, take(line, width + 4 * first + at), count & 15)
 
     @inlined
     def brought(
@@ -205,6 +239,11 @@ def _rows(linear: bool, take: Any, chain: tuple[Any, ...]) -> tuple[Callable[...
                 if h == height + _RECORD * out_height:
                     h = height
                     d += _RECORD
+                to = 4 * ((plane * lines + line) * out_width + first)
+                if repeat > 1:
+                    row = image + 4 * (iload(d) * in_height + iload(h)) * in_width
+                    repeat_row(row, dst + to, width, first, count)
+                    continue
                 deep, high = fload(d + 20), fload(h + 20)
                 near = brought(
                     rows, image, iload(d), iload(h), in_height, in_width, width, padded, first, count, pairs
@@ -225,7 +264,6 @@ def _rows(linear: bool, take: Any, chain: tuple[Any, ...]) -> tuple[Callable[...
                                 rows, image, iload(d + 8), iload(h + 8), in_height, in_width, width, padded, first, count, pairs
                             )  # fmt: skip
                 across, down, above, front = vset(high), vset(deep), vset(fload(h + 16)), vset(fload(d + 16))
-                to = 4 * ((plane * lines + line) * out_width + first)
                 for at in range(0, 4 * count, 64):
                     value = vload(near + at)
                     if linear:

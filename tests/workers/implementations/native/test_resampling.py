@@ -47,6 +47,28 @@ def test_sizes_grow_and_shrink(native: NativeRunner, isa: str, algorithm: str, b
         native.check(Case(f"{outer} {small} {large}", op, {Arg.SRC: src}, rtol=7 * 2.0**-23), isa)
 
 
+@pytest.mark.parametrize("factor", [2, 3, 4, 8, 16])
+@pytest.mark.parametrize("chained", [False, True])
+def test_elements_are_repeated(native: NativeRunner, isa: str, factor: int, chained: bool) -> None:
+    for outer, src in (((2, 3), (5, 7)), ((1, 2), (2, 28)), ((1, 1), (1, 300)), ((1, 2), (2, 3, 5)), ((3, 1), (16,))):
+        for cut in (0, 1):
+            # With a cut, the last element is there once less than the others.
+            dst = (*(factor * size for size in src[:-1]), factor * src[-1] - cut)
+            op = dataclasses.replace(
+                resampling("nearest", outer, src, dst, False), coordinates="asymmetric", nearest="floor",
+                factors=(float(factor),) * len(src),
+            )  # fmt: skip
+            attr = PrimitiveAttr(post_ops=(PostOp("eltwise", "relu"),) if chained else ())
+            pd = primitive_desc(op, attr, cpu_target(isa))
+            given = np.random.default_rng().standard_normal(op.src.dims).astype(np.float32)
+            want = given
+            for axis in range(len(src)):
+                want = want.repeat(factor, axis + 2)
+            want = want[..., : dst[-1]]
+            got = native.results(pd, {int(Arg.SRC): given})[Arg.DST]
+            np.testing.assert_array_equal(got, np.maximum(want, 0) if chained else want)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("blocked", [False, True])
 @pytest.mark.parametrize("algorithm", ["nearest", "linear", "cubic"])
