@@ -63,7 +63,7 @@ class _PackedProduct:
             to = build.book(rows * line)
             numbers = (rows, 1, 0, step, row, 0, rows, 1, 1, 1, 0, 0, 1, depth, padded)
             kernel = KernelSpec.of("integer_copy", how=self._how, signed=signed)
-            build.launch(kernel, (source, to, ("i", 0), *(("i", n) for n in numbers)), rows)
+            build.launch(kernel, (source, to, epilogue.point(Arg.SRC), *(("i", n) for n in numbers)), rows)
             source, row = to, line
         weights: LaunchArgument = ("m", (int(Arg.WEIGHTS), 0))
         if op.weights.tag != packed:

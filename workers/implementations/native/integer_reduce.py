@@ -59,7 +59,9 @@ def reduce_integers(
     src_point, dst_point = epilogue.point(Arg.SRC), epilogue.point(Arg.DST)
     narrow = outputs.dst.dtype in ("u8", "s8")
     build.launch(
-        KernelSpec.of("integer_terms", how=how, exact=exact, bias=outputs.bias.dtype if outputs.bias else ""),
+        KernelSpec.of(
+            "integer_terms", how=how, exact=exact, bias=outputs.bias.dtype if outputs.bias else "", less=how == "pairs"
+        ),
         (
             weights, bias, src_point, NONE if narrow else dst_point, src_scale, weight_scales, dst_scale, terms, factors, offsets,
             *(("i", n) for n in (count, epilogue.scale_step, blocks, channels, shift)), ("f", epilogue.added),

@@ -1,9 +1,13 @@
-"""Copy 8-bit activations into the form that integer tiles read: channels side by side, padded, unsigned or of 16 bits."""
+"""Copy 8-bit activations into the form that integer tiles read: channels side by side, padded, unsigned or of 16 bits.
+
+Numbers of 16 bits are less their zero point, bounded to `LEAST_POINT` and `MOST_POINT`: sums of products need no other
+correction for it, which would read all weights.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import llvmlite.ir as ir
 
@@ -12,6 +16,10 @@ from .compiler.language import intrinsic
 from .integer_weights import interleave_rows
 from .integers import load_s32
 from .vec import I8, I16, Builder, Value, pointer
+
+#: The zero points that any 8-bit integer may have; numbers less these have 10 bits.
+LEAST_POINT: Final = -128
+MOST_POINT: Final = 255
 
 
 def make(isa: str, how: str, signed: bool) -> tuple[Callable[..., None], Any]:
@@ -25,23 +33,24 @@ def make(isa: str, how: str, signed: bool) -> tuple[Callable[..., None], Any]:
     wide = 1 if how == "vnni" else 2
     least, most = (-128, 127) if signed else (0, 255)
     flips = how == "vnni" and signed
+    subtracts = how == "pairs"
     move64, move16, move4, move1 = (_make_move(lanes, how, signed) for lanes in (64, 16, 4, 1))
     interleave = _make_interleave(flips)
     put64, put1 = (_make_put(lanes, wide) for lanes in (64, 1))
 
-    def move(to: int, at: int, count: int) -> None:
+    def move(to: int, at: int, count: int, less: int) -> None:
         i = 0
         while i + 64 <= count:
-            move64(to + i * wide, at + i)
+            move64(to + i * wide, at + i, less)
             i += 64
         while i + 16 <= count:
-            move16(to + i * wide, at + i)
+            move16(to + i * wide, at + i, less)
             i += 16
         while i + 4 <= count:
-            move4(to + i * wide, at + i)
+            move4(to + i * wide, at + i, less)
             i += 4
         while i < count:
-            move1(to + i * wide, at + i)
+            move1(to + i * wide, at + i, less)
             i += 1
 
     def fill(to: int, value: int, count: int) -> None:
@@ -58,9 +67,12 @@ def make(isa: str, how: str, signed: bool) -> tuple[Callable[..., None], Any]:
         channel_stride: int, row_stride: int, column_stride: int, rows: int, columns: int, row_step: int,
         column_step: int, top: int, left: int, groups: int, inputs: int, padded: int,
     ) -> None:  # fmt: skip
-        stored = 0
+        stored, less = 0, 0
         if point != 0:
-            stored = max(least, min(most, load_s32(point)))
+            if subtracts:
+                less = max(LEAST_POINT, min(MOST_POINT, load_s32(point)))
+            else:
+                stored = max(least, min(most, load_s32(point)))
         if flips:
             stored += 128
         channels = groups * inputs
@@ -77,10 +89,10 @@ def make(isa: str, how: str, signed: bool) -> tuple[Callable[..., None], Any]:
             fill(to, stored, first * groups * padded)
             at = source + (first * column_step - left) * column_stride
             if channel_stride == 1 and inputs == padded and column_step == 1 and column_stride == channels:
-                move(to + first * pixel, at, (last - first) * channels)
+                move(to + first * pixel, at, (last - first) * channels, less)
             elif channel_stride == 1 and inputs == padded:
                 for q in range(first, last):
-                    move(to + q * pixel, at, channels)
+                    move(to + q * pixel, at, channels, less)
                     at += column_step * column_stride
             else:
                 start = first
@@ -93,10 +105,10 @@ def make(isa: str, how: str, signed: bool) -> tuple[Callable[..., None], Any]:
                     place = to + q * pixel
                     for group in range(groups):
                         if channel_stride == 1:
-                            move(place, at + group * inputs, inputs)
+                            move(place, at + group * inputs, inputs, less)
                         else:
                             for c in range(inputs):
-                                move1(place + c * wide, at + (group * inputs + c) * channel_stride)
+                                move1(place + c * wide, at + (group * inputs + c) * channel_stride, less)
                         for c in range(inputs, padded):
                             put1(place + c * wide, 0)
                         place += padded * wide
@@ -107,23 +119,31 @@ def make(isa: str, how: str, signed: bool) -> tuple[Callable[..., None], Any]:
 
 
 def _make_move(lanes: int, how: str, signed: bool) -> Any:
-    """Return the intrinsic that copies neighbouring numbers: address of the copy, address of the numbers."""
+    """Return the intrinsic that copies neighbouring numbers: addresses of the copy and of the numbers, what these are less."""
     narrow, wide = ir.VectorType(I8, lanes), ir.VectorType(I16, lanes)
 
     @intrinsic
-    def move(_: Any, to: Any, at: Any) -> Any:
+    def move(_: Any, to: Any, at: Any, less: Any) -> Any:
         def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
             value = b.load(pointer(b, a[1], narrow), align=1)
             if how == "pairs":
                 value = b.sext(value, wide) if signed else b.zext(value, wide)
+                value = b.sub(value, _same(b, a[2], wide))
             elif signed:
                 value = b.xor(value, ir.Constant(narrow, [128] * lanes))
             b.store(value, pointer(b, a[0], value.type), align=1)
             return context.get_dummy_value()
 
-        return types.void(types.int64, types.int64), emit
+        return types.void(types.int64, types.int64, types.int64), emit
 
     return move
+
+
+def _same(b: Builder, number: Value, kind: ir.Type) -> Value:
+    """Return a vector whose lanes have one number."""
+    none = ir.Constant(kind, ir.Undefined)
+    one = b.insert_element(none, b.trunc(number, kind.element), ir.IntType(32)(0))
+    return b.shuffle_vector(one, none, ir.Constant(ir.VectorType(ir.IntType(32), kind.count), [0] * kind.count))
 
 
 def _make_interleave(flips: bool) -> Any:
@@ -163,10 +183,7 @@ def _make_put(lanes: int, size: int) -> Any:
     def put(_: Any, to: Any, value: Any) -> Any:
         def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
             many = ir.VectorType(kind, lanes)
-            one = b.insert_element(ir.Constant(many, ir.Undefined), b.trunc(a[1], kind), ir.IntType(32)(0))
-            same = ir.Constant(ir.VectorType(ir.IntType(32), lanes), [0] * lanes)
-            value = b.shuffle_vector(one, ir.Constant(many, ir.Undefined), same)
-            b.store(value, pointer(b, a[0], many), align=1)
+            b.store(_same(b, a[1], many), pointer(b, a[0], many), align=1)
             return context.get_dummy_value()
 
         return types.void(types.int64, types.int64), emit

@@ -18,6 +18,7 @@ import numpy as np
 
 from .compiler import types
 from .compiler.language import intrinsic
+from .integer_copy import LEAST_POINT, MOST_POINT
 from .integer_dot import GROUP, multiply_groups, register_bits
 from .integers import load_s32, store_s32
 from .vec import I8, I16, I64, LANES, VI, WIDTH, Builder, Value, fload, fstore, pointer
@@ -28,8 +29,10 @@ _MOST_UNITS: Final = 4194304.0
 _NO_REST: Final = 2.0**-22
 
 
-def make(isa: str, how: str, exact: bool, bias: str) -> tuple[Callable[..., None], Any]:
+def make(isa: str, how: str, exact: bool, bias: str, less: bool) -> tuple[Callable[..., None], Any]:
     """Return the kernel; ``bias`` is a data type or nothing, ``exact`` if the sums themselves are the results.
+
+    ``less`` if src was packed less its zero point, as `integer_copy` bounds it.
 
     Arguments: addresses of the packed weights, of the bias, of zero points (s32) of src and dst, of scales (f32) of src,
     weights and dst, each 0 for none; of the terms (s32), factors and offsets (f32) to write; groups of weights a block;
@@ -53,6 +56,8 @@ def make(isa: str, how: str, exact: bool, bias: str) -> tuple[Callable[..., None
         minus = shift
         if src_point != 0:
             minus += load_s32(src_point)
+            if less:
+                minus -= max(LEAST_POINT, min(MOST_POINT, load_s32(src_point)))
         common = 1.0
         if src_scale != 0:
             common *= fload(src_scale)

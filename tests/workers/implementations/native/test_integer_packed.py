@@ -108,3 +108,21 @@ def test_sums_are_exact(native: NativeRunner, shape: tuple[int, int, int], instr
             # Then it is what 64-bit arithmetic gives
             assert pd.impl_name().startswith("native:packed")
             np.testing.assert_array_equal(got.reshape(want.shape), want)
+
+
+@pytest.mark.parametrize("instructions", INSTRUCTIONS)
+@pytest.mark.parametrize("dtype", ["u8", "s8"])
+def test_zero_points_may_be_given_that_bytes_do_not_hold(native: NativeRunner, dtype: str, instructions: str) -> None:
+    """Activations are packed less their zero point, in 16 bits, as far as it is one of a byte."""
+    rng = np.random.default_rng(random.SystemRandom().randrange(1 << 32))
+    for rows, depth, columns in SHAPES:
+        left, right = drawn(rng, dtype, rows, depth), drawn(rng, "s8", columns, depth)
+        op = InnerProduct(
+            MemoryDesc(left.shape, dtype, "any"), MemoryDesc(right.shape, "s8", "any"), None,
+            MemoryDesc((rows, columns), "s32", "any"),
+        )  # fmt: skip
+        pd = primitive_desc(op, PrimitiveAttr(zero_points=(Quantisation(Arg.SRC),)), target_of(instructions))
+        assert pd.impl_name().startswith("native:packed")
+        for point in (0, 1, -128, 255, 128, -129, 256, 40000, -(1 << 20)):
+            args = {Arg.SRC: left, Arg.WEIGHTS: right, zero_points_of(Arg.SRC): np.array([point])}
+            np.testing.assert_array_equal(native.results(pd, args)[Arg.DST], (left - point) @ right.T)
