@@ -29,6 +29,8 @@ def kinds(batch: int, length: int) -> Iterable[tuple[str, int]]:
     yield "rows of the pooler", 1 if batch == 1 else product_tiles(isa, batch)[0][0]
     yield "queries", length if length <= 8 else -(-length // 16) + 8
     yield "one of a batch", min(batch, 2)
+    # A mask of one number has no axis along which an operand moves.
+    yield "one number", min(batch * length, 2)
 
 
 def resident() -> int:
