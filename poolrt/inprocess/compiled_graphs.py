@@ -130,6 +130,10 @@ class CompiledGraphs:
         latest = self._latest
         if latest is None or latest.inputs is None or latest.variant != variant or self._engine.verbose.executes:
             return None
+        if self._could_be_within:
+            for pool in self._pools:
+                if pool.get_in_parallel():
+                    return None
         executor = latest.executor()
         if executor is None or (alone := executor.alone) is None or len(inputs) != len(latest.inputs):
             return None
@@ -151,16 +155,22 @@ class CompiledGraphs:
         for name, dims, dtype, nbytes in latest.ports:
             outputs[name], place = take(dims, dtype, nbytes)
             places.append(place)
-        moving_in, moving_out, order, tasks, status, failure = alone
+        moving_in, moving_out, order, tasks, status, failure, regions, submit = alone
         error = status + 32
-        with order:
-            for number, job, place, offset in moving_in:
-                job[place] = addresses[number] + offset
-            for number, job, place, offset in moving_out:
-                job[place] = places[number] + offset
-            for kernel, blob, region in tasks:
-                if kernel(status, error, blob):
-                    raise failure(region)
+        try:
+            with order:
+                for number, job, place, offset in moving_in:
+                    job[place] = addresses[number] + offset
+                for number, job, place, offset in moving_out:
+                    job[place] = places[number] + offset
+                if submit is not None:
+                    submit(regions)
+                for kernel, blob, region in tasks:
+                    if kernel(status, error, blob):
+                        raise failure(region)
+        except BaseException:
+            executor.settle()
+            raise
         return outputs
 
     def find(self, shapes: Shapes, variant: str, make: MakeGraph) -> CompiledGraph:
@@ -212,7 +222,7 @@ class CompiledGraphs:
             executor = self._instances.find_or_add(key, make_executor)
             ports = _ports(executor.plan)
             sizes = None
-            if self._names and not (verbose or self._could_be_within or self._instances.shared):
+            if self._names and not (verbose or within or self._instances.shared):
                 described = [(array.dtype, array.shape, array.nbytes) for array in arrays]
                 sizes = [(name, *each) for name, each in zip(self._names, described, strict=True)]
             self._latest = latest = _Latest(thread, shapes, variant, verbose, jobs, weakref.ref(executor), ports, sizes)

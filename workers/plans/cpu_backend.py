@@ -85,10 +85,12 @@ class CpuBackend:
             self._pool.run_regions(batch)
 
     def alone(self, batch: PackedRegions) -> LoneBatch | None:
-        """Return the only batch of a plan with all that a run needs; None if threads may run tasks of it."""
-        if type(self._pool) is not SequentialPool:
+        """Return the only batch of a plan with all that a run needs; None if the pool may not have run it when it returns."""
+        pool = self._pool
+        if not type(pool).IS_CONSTANT or pool.get_flags() & pool.ASYNCHRONOUS:
             return None
-        return LoneBatch.of(self._inputs, self._outputs, self._order, batch)
+        submit = None if type(pool) is SequentialPool else pool.run_regions
+        return LoneBatch.of(self._inputs, self._outputs, self._order, batch, submit)
 
     def wait(self) -> None:
         """Return when all regions have ended. Raises KernelFailed."""

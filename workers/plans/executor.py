@@ -109,7 +109,7 @@ class PlanExecutor:
                 self._devices[number] = backend
         self._batches = [(self._backends[n], self._backends[n].batch(parts)) for n, parts in self._bind()]
         self._keep += ((backend, backend.nbytes) for backend in self._backends)
-        #: The only batch, if the plan has one, on the calling thread.
+        #: The only batch, if the plan has one, of a CPU whose pool is not asynchronous.
         self.alone: LoneBatch | None = None
         if len(self._backends) == len(self._batches) == 1 and isinstance(self._backends[0], CpuBackend):
             self.alone = self._backends[0].alone(self._batches[0][1])
@@ -120,17 +120,17 @@ class PlanExecutor:
 
     def run(self, inputs: Sequence[int], outputs: Sequence[int]) -> None:
         """Execute all steps on row-major inputs and outputs given by address. Raises KernelFailed naming the step."""
-        if self.alone is not None:
-            self.alone.run(inputs, outputs)
-            return
         try:
+            if self.alone is not None:
+                self.alone.run(inputs, outputs)
+                return
             for backend in self._backends:
                 backend.move(inputs, outputs)
             for backend, batch in self._batches:
                 backend.run(batch)
                 backend.wait()
         except BaseException:
-            self._settle()
+            self.settle()
             raise
 
     def reorder_constant(self, number: int, source: int, destination: int) -> None:
@@ -144,11 +144,11 @@ class PlanExecutor:
 
     def close(self) -> None:
         """Wait for the engines and release what the steps hold."""
-        self._settle()
+        self.settle()
         self._batches.clear()
         self.alone = None
 
-    def _settle(self) -> None:
+    def settle(self) -> None:
         """Return when no engine works on memory of a run: neither an error nor an interrupt must free what is in use."""
         for backend in self._backends:
             while True:

@@ -1,4 +1,4 @@
-"""The only batch of a plan on the calling thread: where a run writes addresses, and what it calls.
+"""The only batch of a plan for a CPU: where a run writes addresses, and what it calls.
 
 For a plan of one short step, calls of functions take as long as the step. `run` is one function, and callers may do the same
 in one of their own.
@@ -18,7 +18,8 @@ from ..threadpools.regions import PackedRegions
 class LoneBatch(NamedTuple):
     """Inputs and outputs that move, as (number, arguments of a job, place there, offset); tasks; and the stream's order.
 
-    Whoever holds ``order`` writes addresses and then calls the tasks. Each returns 0, or `failure` has the error.
+    A thread that has ``order`` writes addresses and then gives ``regions`` to ``submit``, which returns when they have ended.
+    Without a ``submit`` it calls the tasks itself: each returns 0, or `failure` has the error.
     """
 
     inputs: Sequence[tuple[int, ctypes.Array[ctypes.c_int64], int, int]]
@@ -27,6 +28,8 @@ class LoneBatch(NamedTuple):
     tasks: Sequence[tuple[Callable[[int, int, int], int], int, Region]]
     status: int
     failure: Callable[[Region], BaseException]
+    regions: PackedRegions
+    submit: Callable[[PackedRegions], None] | None
 
     @classmethod
     def of(
@@ -35,19 +38,23 @@ class LoneBatch(NamedTuple):
         outputs: Sequence[tuple[int, ctypes.Array[ctypes.c_int64], int, int]],
         order: AbstractContextManager[object],
         regions: PackedRegions,
+        submit: Callable[[PackedRegions], None] | None,
     ) -> LoneBatch:
         """Return the batch of these regions."""
-        return cls(inputs, outputs, order, regions.tasks, regions.status, regions.failure)
+        tasks = () if submit else regions.tasks
+        return cls(inputs, outputs, order, tasks, regions.status, regions.failure, regions, submit)
 
     def run(self, inputs: Sequence[int], outputs: Sequence[int]) -> None:
         """Run all tasks on inputs and outputs at addresses. Raises the error of the first that fails."""
-        moving_in, moving_out, order, tasks, status, failure = self
+        moving_in, moving_out, order, tasks, status, failure, regions, submit = self
         error = status + 32
         with order:
             for number, job, place, offset in moving_in:
                 job[place] = inputs[number] + offset
             for number, job, place, offset in moving_out:
                 job[place] = outputs[number] + offset
+            if submit is not None:
+                submit(regions)
             for kernel, blob, region in tasks:
                 if kernel(status, error, blob):
                     raise failure(region)

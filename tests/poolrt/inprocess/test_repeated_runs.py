@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 from typing import Any, Final
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 from poolrt import DeviceContext, Engine, Executor, Graph, NativePool, Stream, StreamAttr, set_default_jobs
 from poolrt.inprocess.device_context import InstanceKey
 from poolrt.workers.primitives.provider import PrimitiveProvider
+from poolrt.workers.threadpools.threads import ThreadsPool
 
 from .networks import Array
 from .test_arrays import before_a_guard
@@ -140,12 +142,31 @@ def test_a_number_of_jobs_that_is_set_takes_the_long_path_once(cache: PrimitiveP
     assert not is_repeated(executor, drawn(), drawn())
 
 
-def test_threads_and_shared_contexts_never_take_the_short_path(cache: PrimitiveProvider) -> None:
-    with NativePool(2) as pool:
-        attr = StreamAttr("cpu")
-        attr.set_threadpool(pool)
-        for given in ({"stream": Stream(Engine("cpu"), attr)}, {"context": DeviceContext(shared=True)}):
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_synchronous_pool_takes_the_short_path_outside_of_its_tasks(cache: PrimitiveProvider, threads: int) -> None:
+    found: list[bool] = []
+    with closing(NativePool(threads)) as pool:
+        executor = softmax(cache, stream=on(pool))
+        check(executor, drawn(), drawn())
+        assert is_repeated(executor, drawn(), drawn())
+        pool.parallel_for(1, lambda i, n: found.append(is_repeated(executor, drawn(), drawn())))
+        pool.parallel_for(1, lambda i, n: found.append(check(executor, drawn(), drawn()).shape == ROWS))
+        assert found == [False, True]
+        check(executor, drawn(), drawn())
+        assert is_repeated(executor, drawn(), drawn())
+
+
+def test_other_pools_and_shared_contexts_take_the_long_path(cache: PrimitiveProvider) -> None:
+    with closing(NativePool(2, asynchronous=True)) as pool, closing(ThreadsPool(2)) as changing:
+        for given in ({"stream": on(pool)}, {"stream": on(changing)}, {"context": DeviceContext(shared=True)}):
             executor = softmax(cache, **given)
             check(executor, drawn(), drawn())
             assert not is_repeated(executor, drawn(), drawn())
             check(executor, drawn(), drawn())
+
+
+def on(pool: Any) -> Stream:
+    """Return a stream that computes on a pool."""
+    attr = StreamAttr("cpu")
+    attr.set_threadpool(pool)
+    return Stream(Engine("cpu"), attr)
