@@ -28,13 +28,14 @@ from poolrt.workers.memory.arena_view import ArenaView
 
 from .client_call_ring import ClientCallRing, has_calls_to_move, has_results
 from .outcomes import not_called_twice
+from .result_rooms import ResultRooms
 from .ring_call import RingCall
 
 if TYPE_CHECKING:
     from .futures_thread import FuturesThread
 
 #: The kinds of messages that `CallRings.accept` takes.
-KINDS: Final = frozenset((Kind.CALL_RING, Kind.CALLABLE, Kind.CALLS_LOST))
+KINDS: Final = frozenset((Kind.CALL_RING, Kind.CALLABLE, Kind.CALLS_LOST, Kind.RESULT_ROOM))
 #: Seconds without a drive after which the thread of futures drives, and for which it looks after the last call has ended.
 TICK_S: Final = 0.005
 _LINGER_S: Final = 0.25
@@ -52,6 +53,7 @@ class CallRings:
     def __init__(self, client: FuturesThread) -> None:
         self._client = client
         self.resend: Callable[[list[RingCall]], None] = lambda calls: None
+        self.rooms = ResultRooms()
         self._rings: dict[int, ClientCallRing] = {}
         self._bells: dict[int, ClientCallRing] = {}
         self._poll = select.poll()
@@ -237,6 +239,7 @@ class CallRings:
                 return False
             call.ring = None
         self._wanted.discard(call)
+        call.free()
         call.leave()
         self._client.open_futures.forget(call.known_as)
         return True
@@ -263,6 +266,9 @@ class CallRings:
         kind, number = message[:2]
         if kind == Kind.CALL_RING:
             self._add(number, channel)
+            return
+        if kind == Kind.RESULT_ROOM:
+            self.rooms.note(number, message[2])
             return
         ring = self._rings.get(number)
         if ring is None:
@@ -485,15 +491,5 @@ class CallRings:
         target = self._target
         soon = target is None or target.ended or bool(self._wanted) or self._adopted or self._client.has_followers
         for ring in self._rings.values():
-            if not ring.calls:
-                continue
-            consumed, submitted = ring.ring.consumed, ring.ring.submitted
-            if soon:
-                at = consumed + 1
-            elif target is not None and target.ring is ring:
-                at = target.sequence
-            else:
-                # Half of its calls, if others wait for room; or all, to get some of another worker's.
-                at = (consumed + submitted + 1) // 2 if self._waiting else submitted
-            ring.ring.sleep_until(max(at, consumed + 1))
-            ring.wake()  # unless an interrupt has come between an entry and its bell, this does nothing
+            if ring.calls:
+                ring.set_alarm(None if soon else target, waits=bool(self._waiting))

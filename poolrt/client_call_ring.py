@@ -63,6 +63,19 @@ class ClientCallRing:
             if not rung:
                 self.ring.ring_again()  # an interrupt
 
+    def set_alarm(self, target: RingCall | None, *, waits: bool) -> None:
+        """Ask the worker for a bell: after the next call, or for the sake of ``target``; ``waits``: other calls wait for room."""
+        consumed, submitted = self.ring.consumed, self.ring.submitted
+        if target is None:
+            at = consumed + 1
+        elif target.ring is self:
+            at = target.sequence
+        else:
+            # Half of its calls, if others wait for room; or all, to get some of another worker's.
+            at = (consumed + submitted + 1) // 2 if waits else submitted
+        self.ring.sleep_until(max(at, consumed + 1))
+        self.wake()  # unless an interrupt has come between an entry and its bell, this does nothing
+
     def repair(self, waiting: deque[RingCall]) -> None:
         """Repair what an interrupt has left: a call that was not published waits again, one that was read is gone."""
         extra = len(self.calls) - (self.ring.submitted - self.ring.consumed)

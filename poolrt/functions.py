@@ -2,76 +2,60 @@
 
 from __future__ import annotations
 
-import hashlib
-import os
-import sys
 import threading
 import time
-import types
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator
 from contextvars import Context, copy_context
 from functools import partial
 from itertools import islice, repeat
-from typing import Any, Final, TypeAlias, TypeVar
-from weakref import WeakKeyDictionary
-
-import msgpack
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from poolrt.cachestore.deferred_interrupts import deferred_interrupts
 from poolrt.workers.ipc.call_ring import INLINE_BYTES
-from poolrt.workers.ipc.channel import ESCAPES, FRAME, Message
-from poolrt.workers.ipc.protocol import CALL_BYTES, PLAIN, Kind
+from poolrt.workers.ipc.channel import Message
+from poolrt.workers.ipc.protocol import Kind
 from poolrt.workers.processes.pickled import call_each, pickle_for_worker
-from poolrt.workers.processes.plain_pickles import PlainPickles
 
-from .client import Client, Request
+from .call_buffers import CallBuffers
+from .call_pickles import HOT, CallPickles, KeptFunction, Pack, Packed, PackedOnce, bounded
+from .client import Request
 from .errors import CoordinatorLoss, InitializerFailure, PoolRefused, error_from_wire
-from .function_stamp import FunctionStamp, stamp
 from .futures import PoolFuture
 from .outcomes import load_exception, load_value, not_called_twice
 from .ring_call import RingCall
+
+if TYPE_CHECKING:
+    from .link import Link
 
 T = TypeVar("T")
 #: Functions that are sent and have not ended; further ones wait here.
 IN_FLIGHT: Final = 256
 #: Bytes of functions and arguments in flight, unless there is one only: the coordinator keeps them until a worker has room.
 BYTES_IN_FLIGHT: Final = 256 * 1024 * 1024
-#: Longest pickle of a function, in bytes, that is sent with each call: one that a module has is little more than its name.
-_INLINE: Final = 256
 #: Functions that the coordinator keeps for calls to come, and their bytes, unless there is one only.
 _KEPT: Final = 64
 _KEPT_BYTES: Final = 192 * 1024 * 1024
-#: Calls of a function by messages before it is called on rings, which costs its bytes in each worker.
-_HOT: Final = 3
-#: Functions that may have a stamp.
-_STAMPED: Final = (types.FunctionType, types.BuiltinFunctionType)
 #: Calls that `map` submits between looks at results.
 _LOOKS: Final = 16
-
-
-class _Function:
-    """A pickled function. ``number`` is that under which the coordinator has it, 0 if it does not."""
-
-    __slots__ = ("calls", "data", "digest", "in_flight", "number", "on_rings")
-
-    def __init__(self, data: bytes, digest: bytes) -> None:
-        self.data = data
-        self.digest = digest
-        self.number = 0
-        self.in_flight = 0
-        #: Calls by messages, and the number under which it was asked to be called on rings.
-        self.calls = 0
-        self.on_rings = 0
 
 
 class _Call:
     """A call until it has ended. ``function`` is None if the payload has the function."""
 
-    __slots__ = ("context", "function", "future", "nbytes", "payload", "plain", "request", "unsent")
+    __slots__ = ("context", "function", "future", "nbytes", "payload", "plain", "request", "sent", "unsent")
 
-    def __init__(self, function: _Function | None, payload: bytes, plain: int, future: PoolFuture[Any]) -> None:
+    def __init__(
+        self,
+        function: KeptFunction | None,
+        payload: bytes,
+        plain: int,
+        sent: CallBuffers | None,
+        future: PoolFuture[Any],
+    ) -> None:
         self.function = function
+        #: The buffers of its arguments, until it has ended.
+        self.sent = sent
         self.payload = payload
         self.plain = plain
         self.nbytes = len(payload)
@@ -82,8 +66,11 @@ class _Call:
         #: Why it could not be sent.
         self.unsent: Exception | None = None
 
-
-Pack: TypeAlias = "Callable[[tuple[Any, ...], dict[str, Any]], tuple[_Function | None, bytes, int]]"
+    def free(self) -> None:
+        """Let the memory of its arguments be used again: no worker reads it any more."""
+        sent, self.sent = self.sent, None
+        if sent is not None:
+            sent.end()
 
 
 class Functions:
@@ -93,9 +80,9 @@ class Functions:
     """
 
     def __init__(
-        self, client: Client, initializer: Callable[..., object] | None = None, initargs: tuple[Any, ...] = ()
+        self, link: Link, initializer: Callable[..., object] | None = None, initargs: tuple[Any, ...] = ()
     ) -> None:
-        self.client = client
+        client = self.client = link.client
         self._initializer = None if initializer is None else (initializer, initargs)
         self._waiting: deque[_Call] = deque()
         self._under_way = 0
@@ -104,21 +91,18 @@ class Functions:
         # Held while calls are sent, so that a function is sent before its calls. Reentrant, as callbacks of futures submit.
         self._sending = threading.RLock()
         #: The functions that the coordinator has, by digest, the least recently used one first.
-        self._known: OrderedDict[bytes, _Function] = OrderedDict()
+        self._known: OrderedDict[bytes, KeptFunction] = OrderedDict()
         self._numbers = 0
         self._look = 0
-        #: Stamps of functions, and what was made of them; functions that are sent with each call, and how often they were.
-        self._stamped: WeakKeyDictionary[Any, tuple[FunctionStamp, _Function]] = WeakKeyDictionary()
-        self._inline: OrderedDict[bytes, int] = OrderedDict()
-        self._plain = PlainPickles()
-        self._pickling = threading.Lock()
+        self._pickles = CallPickles(link, self._known)
+        client.calls.rooms.memory = self._pickles.memory
         client.calls.resend = self._resend
         #: Why no function can be called any more: the initializer has failed.
         self.broken: InitializerFailure | None = None
 
     def submit(self, fn: Callable[..., T], args: tuple[Any, ...], kwargs: dict[str, Any]) -> PoolFuture[T]:
         """Call a function in a worker; see `Pool.submit`."""
-        return self._submit(partial(self._pack, fn), args, kwargs)
+        return self._submit(partial(self._pickles.pack, fn), args, kwargs)
 
     def map(
         self, fn: Callable[..., T], iterables: tuple[Iterable[Any], ...], timeout: float | None, chunksize: int
@@ -130,10 +114,10 @@ class Functions:
         self._check()
         items = zip(*iterables, strict=False)
         if chunksize == 1:
-            pack = _Packed(self, fn)
+            pack = PackedOnce(self._pickles, fn)
             single: deque[Any] = deque(self._begin(pack, item, {}) for item in items)
             return _results(single, deadline)
-        pack = _Packed(self, partial(call_each, fn))
+        pack = PackedOnce(self._pickles, partial(call_each, fn))
         chunks = iter(lambda: list(islice(items, chunksize)), [])
         futures: deque[Any] = deque(self._begin(pack, (chunk,), {}) for chunk in chunks)
         return _each_of(_results(futures, deadline))
@@ -143,16 +127,16 @@ class Functions:
             raise self.broken.copy()
         self.client.check_open()
 
-    def _begin(self, pack: _Packed, args: tuple[Any, ...], kwargs: dict[str, Any]) -> PoolFuture[Any] | RingCall:
+    def _begin(self, pack: PackedOnce, args: tuple[Any, ...], kwargs: dict[str, Any]) -> PoolFuture[Any] | RingCall:
         """Submit a call of `map`, which needs no future if a ring takes it."""
         function = pack.function
         calls = self.client.calls
         if function is None or not calls.exist or self._waiting or not self._may_use_rings(function):
             return self._submit(pack, args, kwargs)
-        _, payload, plain = pack(args, kwargs)
-        call = self._ring_call(function, payload, plain, None, None)
+        _, payload, plain, sent = pack(args, kwargs)
+        call = self._ring_call(function, payload, plain, sent, None, None)
         if call is None or not calls.submit(call):
-            return self._submit(lambda args, kwargs: (function, payload, plain), args, kwargs)
+            return self._submit(lambda args, kwargs: Packed(function, payload, plain, sent), args, kwargs)
         self.client.open_futures.count(call)
         calls.unpark()
         self._look += 1
@@ -164,7 +148,7 @@ class Functions:
         self._check()
         future: PoolFuture[Any] = PoolFuture()
         try:
-            function, payload, plain = pack(args, kwargs)
+            function, payload, plain, sent = pack(args, kwargs)
         except PoolRefused:
             raise
         except Exception as error:  # noqa: BLE001 - pickling runs the user's code; the future gets its error
@@ -172,13 +156,13 @@ class Functions:
             future.set_exception(error)
             return future
         if function is not None and function.on_rings and not self._waiting and self._may_use_rings(function):
-            ring_call = self._ring_call(function, payload, plain, copy_context(), future)
+            ring_call = self._ring_call(function, payload, plain, sent, copy_context(), future)
             if ring_call is not None and self.client.calls.submit(ring_call):
                 # An interrupt before this line leaves a call that no end waits for: its caller has no future either.
                 self.client.open_futures.count(future)
                 self.client.calls.unpark()
                 return future
-        call = _Call(function, payload, plain, future)
+        call = _Call(function, payload, plain, sent, future)
         future.withdraw = partial(self._withdraw, call)
         # An interrupt between these steps would leave a future that never ends.
         with deferred_interrupts():
@@ -189,17 +173,23 @@ class Functions:
             raise call.unsent  # no worker has begun it: it may be sent to another server
         return future
 
-    def _may_use_rings(self, function: _Function) -> bool:
+    def _may_use_rings(self, function: KeptFunction) -> bool:
         """Return whether a call may overtake those that are sent as messages: not if one worker calls all, in order."""
         return bool(function.number) and (not self._under_way or self.client.workers > 1)
 
     def _ring_call(
-        self, function: _Function, payload: bytes, plain: int, context: Context | None, future: PoolFuture[Any] | None
+        self,
+        function: KeptFunction,
+        payload: bytes,
+        plain: int,
+        sent: CallBuffers | None,
+        context: Context | None,
+        future: PoolFuture[Any] | None,
     ) -> RingCall | None:
         """Return a call for a ring, None if it is too long for one."""
         if len(payload) > INLINE_BYTES or not function.number:
             return None
-        return RingCall(function.number, payload, plain, context, future, self._ring_call_ended)
+        return RingCall(function.number, payload, plain, context, future, self._ring_call_ended, sent)
 
     def _ring_call_ended(self) -> None:
         if self._waiting:
@@ -214,7 +204,8 @@ class Functions:
             self.client.open_futures.forget(each.known_as)
             if future is None:
                 each.future = future = PoolFuture()
-            call = _Call(functions[each.number], each.payload, each.plain, future)
+            call = _Call(functions[each.number], each.payload, each.plain, each.sent, future)
+            each.sent = None
             call.context = each.context or call.context
             future.withdraw = partial(self._withdraw, call)
             future.driver = None
@@ -223,49 +214,6 @@ class Functions:
             self._waiting.append(call)
         self._send_waiting()
         self.client.wake_thread()
-
-    def _pack(
-        self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[_Function | None, bytes, int]:
-        """Return a pickled function, None if it is sent with the call, the payload of the call, and `PLAIN` or 0."""
-        found = self._stamped.get(fn) if type(fn) in _STAMPED else None
-        if found is not None and found[1].number and found[0].holds():
-            return found[1], *self.pack_arguments(args, kwargs)
-        mark = stamp(fn) if type(fn) in _STAMPED else None
-        data = pickle_for_worker(fn)
-        if len(data) <= _INLINE and self._count_inline(data) < _HOT:
-            return None, _bounded(_with_folders(pickle_for_worker((fn, args, kwargs)))), 0
-        function = self._keep(data)
-        if mark is not None and mark.holds():
-            self._stamped[fn] = mark, function
-        return function, *self.pack_arguments(args, kwargs)
-
-    def pack_arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[bytes, int]:
-        """Return pickled arguments, and `PLAIN` or 0. Raises what pickling raises."""
-        plain: bytes | None = None
-        if self._pickling.acquire(blocking=False):
-            try:
-                plain = self._plain.dumps((args, kwargs))
-            finally:
-                self._pickling.release()
-        if plain is not None:
-            return _bounded(plain), PLAIN
-        return _bounded(pickle_for_worker((args, kwargs))), 0
-
-    def _count_inline(self, data: bytes) -> int:
-        """Count a submission of a short function; return how many there were before."""
-        with self._counting:
-            count = self._inline.pop(data, 0)
-            self._inline[data] = count + 1
-            while len(self._inline) > _KEPT:
-                self._inline.popitem(last=False)
-        return count
-
-    def _keep(self, data: bytes) -> _Function:
-        found = _bounded(_with_folders(data), "a function with the globals that it uses")
-        digest = hashlib.blake2b(found, digest_size=32).digest()
-        with self._counting:
-            return self._known.get(digest) or _Function(found, digest)
 
     def _send_waiting(self) -> None:
         """Send the calls that wait, as far as there is room."""
@@ -283,13 +231,14 @@ class Functions:
                     call.unsent = error
                     call.future.note_begun()
                     call.future.set_exception(error)
+                    call.free()
                 call.payload = b""
         self.client.calls.unpark()
 
-    def _ask_for_rings(self, function: _Function) -> None:
+    def _ask_for_rings(self, function: KeptFunction) -> None:
         """Let a function be called on rings after some calls by messages: it is sent to each worker then."""
         function.calls += 1
-        if function.calls >= _HOT and function.on_rings != function.number:
+        if function.calls >= HOT and function.on_rings != function.number:
             function.on_rings = function.number
             self.client.tell(Kind.CALLS, function.number)
 
@@ -298,9 +247,10 @@ class Functions:
         function = call.function
         if function is None or not function.on_rings or not self._may_use_rings(function):
             return False
-        moved = self._ring_call(function, call.payload, call.plain, call.context, call.future)
+        moved = self._ring_call(function, call.payload, call.plain, call.sent, call.context, call.future)
         if moved is None or not self.client.calls.submit(moved):
             return False
+        call.sent = None
         self._waiting.popleft()
         return True
 
@@ -327,19 +277,19 @@ class Functions:
             call.request = Request()
             return call
 
-    def _has_room(self, function: _Function) -> bool:
+    def _has_room(self, function: KeptFunction) -> bool:
         """Return whether the coordinator can get a further function, once idle ones are discarded."""
         busy = [known for known in self._known.values() if known.in_flight]
         nbytes = sum(len(known.data) for known in busy) + len(function.data)
         return not busy or (len(busy) < _KEPT and nbytes <= _KEPT_BYTES)
 
-    def _prepare(self, function: _Function | None) -> None:
+    def _prepare(self, function: KeptFunction | None) -> None:
         """Let the coordinator have the initializer and a function, and discard those used least recently."""
         client = self.client
         if self._initializer is not None:
             call, args = self._initializer
-            first = self._keep(pickle_for_worker(call))
-            arguments = _bounded(pickle_for_worker((args, {})), "the arguments of the initializer")
+            first = self._pickles.keep(pickle_for_worker(call))
+            arguments = bounded(pickle_for_worker((args, {})), "the arguments of the initializer")
             self._number(first)
             client.tell(Kind.INITIALIZER, first.number, arguments)
             self._initializer = None
@@ -365,7 +315,7 @@ class Functions:
             self._number(function)
         self._known.move_to_end(function.digest)
 
-    def _number(self, function: _Function) -> None:
+    def _number(self, function: KeptFunction) -> None:
         self._numbers += 1
         self.client.tell(Kind.FUNCTION, self._numbers, function.data)
         function.number = self._numbers
@@ -395,13 +345,22 @@ class Functions:
                 except ValueError:
                     pass  # another thread has withdrawn it
                 call.payload = b""
+                call.free()
                 return True
         return self.client.withdraw(call.request)
 
     def _resolve(self, call: _Call, answer: Message) -> None:
         """Resolve a future with a function's outcome, after sending the next one. The client's own thread calls this."""
+        try:
+            self._note_outcome(call, answer)
+        finally:
+            call.free()
+
+    def _note_outcome(self, call: _Call, answer: Message) -> None:
         error: Exception | None = None
+        number = call.request.number if call.request is not None else 0
         if answer[0] == Kind.FAILED:
+            self.client.calls.rooms.drop(number)
             error = error_from_wire(answer[2])
             if isinstance(error, InitializerFailure):
                 self.broken = error
@@ -418,41 +377,12 @@ class Functions:
         elif answer[0] == Kind.RAISED:
             future.set_exception(load_exception(*answer[2:4]))
         else:
-            value, failure = load_value(answer[-1])
+            rooms = self.client.calls.rooms
+            value, failure = load_value(lambda: rooms.open(answer[-1], number, call.sent).load())
             if failure is not None:
                 future.set_exception(failure)
             else:
                 future.set_result(value)
-
-
-class _Packed:
-    """A function that is pickled once for many calls. ``function`` is None until then, and if it is sent with each call."""
-
-    def __init__(self, functions: Functions, fn: Callable[..., Any]) -> None:
-        self._functions = functions
-        self._fn = fn
-        self._packed = False
-        self.function: _Function | None = None
-
-    def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[_Function | None, bytes, int]:
-        if not self._packed:
-            self.function = self._functions._keep(pickle_for_worker(self._fn))
-            self._packed = True
-        return self.function, *self._functions.pack_arguments(args, kwargs)
-
-
-def _bounded(payload: bytes, what: str = "a function and its arguments") -> bytes:
-    if len(payload) > CALL_BYTES - FRAME:
-        have = "have" if "and its" in what or "the arguments" in what else "has"
-        text = f"{what} {have} {len(payload)} bytes, more than {CALL_BYTES - FRAME}"
-        raise PoolRefused(f"{text}: split the arguments, or use a graph")
-    return payload
-
-
-def _with_folders(data: bytes) -> bytes:
-    """Return a pickle after the folders that this process imports from: '' stands for the current one."""
-    packed: bytes = msgpack.packb([[place or os.getcwd() for place in sys.path], data], unicode_errors=ESCAPES)
-    return packed
 
 
 def _results(futures: deque[Any], deadline: float | None) -> Iterator[Any]:

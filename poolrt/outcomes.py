@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import threading
 import traceback
+from collections.abc import Callable, Iterable
 
 from poolrt.workers.ipc.bounded_decoding import Payload
 
@@ -12,10 +13,10 @@ from . import errors
 from .errors import CoordinatorLoss, FunctionFailed, PoolError, RemoteTraceback
 
 
-def load_value(data: bytes | Payload) -> tuple[object, BaseException | None]:
-    """Return the value of a worker's pickle, or the error of loading it. Raises an interrupt of the main thread."""
+def load_value(load: Callable[[], object]) -> tuple[object, BaseException | None]:
+    """Return the value that ``load`` loads, or the error of loading it. Raises an interrupt of the main thread."""
     try:
-        return _load(data), None
+        return load(), None
     except BaseException as error:  # noqa: BLE001 - loading runs the user's code; the future gets its error
         _raise_interrupt(error)
         text = f"the result of a function cannot be loaded: {type(error).__name__}: {error}"
@@ -41,10 +42,13 @@ def not_called_twice(error: CoordinatorLoss) -> PoolError:
     return errors.coordinator_lost(f"{error}; a function is not called twice: submit it again if that does no harm")
 
 
+def load_pickle(data: bytes | memoryview, buffers: Iterable[object] = ()) -> object:
+    """Return the value of a worker's pickle and the buffers beside it; None without a pickle. Raises what loading raises."""
+    return pickle.loads(data, buffers=buffers) if data else None
+
+
 def _load(data: bytes | Payload) -> object:
-    if not data:
-        return None
-    return pickle.loads(data if isinstance(data, bytes) else b"".join(data.pieces))
+    return load_pickle(data if isinstance(data, bytes) else b"".join(data.pieces))
 
 
 def _raise_interrupt(error: BaseException) -> None:

@@ -184,8 +184,10 @@ class Pool(Executor):
         exceptions, caused by the traceback of the worker, and WorkerLost if the worker is lost: a function is not called
         twice, because it may have had effects. What it prints is printed here, in order and before its result.
         `cancel` works until a worker begins. This never waits: 256 calls, or 256 MiB
-        of them, are sent to the coordinator, and further ones wait in this process, pickled. Raises PoolRefused if the
-        function, or its arguments, have more than 128 MiB, and RuntimeError after `shutdown` (PoolClosed).
+        of them, are sent to the coordinator, and further ones wait in this process, pickled. Long arguments and results are
+        in shared memory: arrays of 64 KiB or more are read-only in the function, and the first waits until the pool has started.
+        Raises PoolRefused if the function has more than 128 MiB, or its arguments and shared memory has no room, and
+        RuntimeError after `shutdown` (PoolClosed).
         """
         from .called_function import require_function
 
@@ -303,7 +305,7 @@ class Pool(Executor):
             with deferred_interrupts():  # one while a library is imported may be dropped
                 from .functions import Functions
 
-            found = self._applied = Functions(link.client, *self._initializer)
+            found = self._applied = Functions(link, *self._initializer)
         return found
 
 

@@ -5,19 +5,24 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextvars import Context
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from poolrt.cachestore.deferred_interrupts import deferred_interrupts
 from poolrt.errors import PoolError, error_from_wire
+from poolrt.workers.ipc.bounded_decoding import Payload
 from poolrt.workers.ipc.call_ring import RAISED
 from poolrt.workers.ipc.channel import Message
+from poolrt.workers.ipc.outlined_payload import is_outlined
 from poolrt.workers.ipc.protocol import Kind
 
 from .futures import PoolFuture
-from .outcomes import load_exception, load_value
+from .outcomes import load_exception, load_pickle, load_value
 
 if TYPE_CHECKING:
+    from .call_buffers import CallBuffers
     from .call_rings import CallRings
+    from .result_rooms import Result
 
 
 class RingCall:
@@ -26,6 +31,7 @@ class RingCall:
     __slots__ = (
         "__weakref__",
         "_error",
+        "_opened",
         "_result",
         "context",
         "ended",
@@ -40,6 +46,7 @@ class RingCall:
         "request",
         "ring",
         "rings",
+        "sent",
         "sequence",
         "status",
         "value",
@@ -53,6 +60,7 @@ class RingCall:
         context: Context | None,
         future: PoolFuture[Any] | None,
         leave: Callable[[], None],
+        sent: CallBuffers | None = None,
     ) -> None:
         #: The client's number of the function; `PLAIN` or 0; what is called once the call has ended, or is taken back.
         self.number = number
@@ -61,6 +69,9 @@ class RingCall:
         self.context = context
         self.future = future
         self.leave = leave
+        #: The buffers of its arguments, until it has ended; and of its result, while this is loaded.
+        self.sent = sent
+        self._opened: Result | None = None
         self.rings: CallRings | None = None
         self.ring: Any = None
         self.sequence = 0
@@ -183,22 +194,41 @@ class RingCall:
         if self.rings is not None:
             self.rings.note_ended(self)
         self.ended = True
-        self.value, self.message = b"", None
+        self.value, self.message, self._opened = b"", None, None
+        self.free()
         leave, self.leave = self.leave, _nothing
         leave()
 
+    def free(self) -> None:
+        """Let the memory of its arguments be used again: no worker reads it any more."""
+        sent, self.sent = self.sent, None
+        if sent is not None:
+            sent.end()
+
     def _load(self) -> tuple[Any, BaseException | None]:
         if self._error is not None:
+            if self.rings is not None:
+                self.rings.rooms.drop(self.request)
             return None, self._error
         message = self.message
         if message is not None:
             if message[0] == Kind.FAILED:
                 return None, error_from_wire(message[2])
-            return load_value(message[2]) if message[0] == Kind.RETURNED else (None, load_exception(*message[2:4]))
+            if message[0] != Kind.RETURNED:
+                return None, load_exception(*message[2:4])
+            return load_value(partial(self._load_from, message[2]))
         if self.status != RAISED:
-            return load_value(self.value)
+            return load_value(partial(self._load_from, self.value))
         end = 4 + int.from_bytes(self.value[:4], "little")
         return None, load_exception(self.value[4:end].decode("utf-8", "surrogatepass"), self.value[end:])
+
+    def _load_from(self, data: bytes | Payload) -> object:
+        if isinstance(data, bytes) and not is_outlined(data):
+            return load_pickle(data)
+        if self._opened is None and self.rings is not None:
+            with deferred_interrupts():  # a second load uses the same buffers
+                self._opened = self.rings.rooms.open(data, self.request, self.sent)
+        return self._opened.load() if self._opened is not None else None
 
 
 def _nothing() -> None:

@@ -152,6 +152,20 @@ class SharedMemory:
 
         return numpy.frombuffer(self._view.buffer(offset, max(nbytes, 1)), numpy.uint8, nbytes)
 
+    @property
+    def nbytes(self) -> int:
+        """The bytes of the arena."""
+        return self._view.nbytes
+
+    def room(self, offset: int, nbytes: int) -> memoryview:
+        """Return writable bytes of a slot that the caller keeps."""
+        return memoryview(self._view.buffer(offset, nbytes)).cast("B")
+
+    def find(self, address: int, nbytes: int) -> int:
+        """Return the offset of memory at an address of this process, -1 if it is not in the arena."""
+        offset = address - self._view.address
+        return offset if 0 <= offset <= self._view.nbytes - nbytes else -1
+
     def offset_of(self, array: NDArray[Any]) -> int | None:
         """Return the offset of this client's slot that ``array`` begins at, None for any other memory."""
         if array.base is None:

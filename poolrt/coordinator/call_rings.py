@@ -21,6 +21,8 @@ from poolrt.workers.ipc.protocol import Kind
 from .call_ring import CallRing
 from .functions import Function, Functions, Holder
 from .instructions import AttachCalls, HangUp, Instruction, MakeGate, Send
+from .leases import Leases
+from .result_rooms import ResultRooms
 
 #: The messages of workers about rings of calls.
 CALL_KINDS: Final = frozenset(
@@ -33,6 +35,7 @@ CALL_KINDS: Final = frozenset(
         Kind.CALL_THREW,
         Kind.CALL_UNFIT,
         Kind.FREE,
+        Kind.ROOM,
     )
 )
 
@@ -50,9 +53,15 @@ class CallRings:
     """Grants and ends rings of calls. ``left(client)`` is called when the last ring of a client is gone that has disconnected."""
 
     def __init__(
-        self, workers: dict[int, Any], numbers: Iterator[int], functions: Functions, out: list[Instruction]
+        self,
+        workers: dict[int, Any],
+        numbers: Iterator[int],
+        functions: Functions,
+        leases: Leases,
+        out: list[Instruction],
     ) -> None:
         self._workers = workers
+        self._rooms = ResultRooms(workers, leases, out)
         self._numbers = numbers
         self._functions = functions
         self._out = out
@@ -86,11 +95,16 @@ class CallRings:
             return  # the worker may get a job now
         number, *fields = message[1:]
         ring = self._rings.get(number)
+        if kind is Kind.ROOM and not number:
+            self._rooms.take(worker, None, *fields)
+            return
         if ring is None:
             return
         if ring.worker != worker:
             raise MalformedMessage(f"a worker names ring {number} of another one")
-        if kind is Kind.ADMITTED:
+        if kind is Kind.ROOM:
+            self._rooms.take(worker, ring, *fields)
+        elif kind is Kind.ADMITTED:
             if fields[0] in self._called.get(ring.client, {}):
                 self._out.append(Send(ring.client, [Kind.CALLABLE, number, fields[0]]))
         elif kind is Kind.DETACHED_CALLS or kind is Kind.CALLS_BROKEN:

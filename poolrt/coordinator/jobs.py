@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from poolrt.workers.ipc.bounded_decoding import Payload
+from poolrt.workers.ipc.outlined_payload import is_outlined
 from poolrt.workers.ipc.protocol import Kind
 
 from .functions import Function
@@ -68,6 +69,9 @@ class Job:
     ending: str = ""
     #: Whether its caller waits no longer: it is not repeated, and its worker has little time to end it.
     given_up: bool = False
+    #: Whether a function has got slots for its result, and whether its client has disconnected while a worker called it.
+    has_room: bool = False
+    left: bool = False
     #: Runs that were started before it while it waited for memory.
     overtaken: int = 0
 
@@ -75,6 +79,12 @@ class Job:
     def holder(self) -> Hashable:
         """The holder of leases on the slots that a worker may touch for this job."""
         return ("job", self.token)
+
+    @property
+    def uses_slots(self) -> bool:
+        """Whether a function may read or write slots of its client."""
+        payload = self.payload
+        return self.has_room or is_outlined(payload if isinstance(payload, bytes) else payload.pieces[0])
 
     @property
     def uses_arena(self) -> bool:

@@ -24,6 +24,7 @@ from .instructions import CloseFiles, CollectStatistics, HangUp, Instruction, Ki
 from .jobs import Job, Model
 from .leases import Leases, NotHeld
 from .loads import Loads
+from .result_rooms import SLOTS_LIMIT
 from .rings import RING_KINDS
 from .statistics import statistics
 from .watchdog import Limits, Watchdog
@@ -33,8 +34,6 @@ from .worker_set import WorkerSet, arena_full, describe_ending
 CLIENT_LIMIT: Final = 4096
 #: Bytes of entries that are kept beside those of loaded models.
 ENTRY_BYTES: Final = 256 * 1024 * 1024
-#: Slots that one client may hold if it asks for more: releasing this many takes some 0.1 s.
-SLOTS_LIMIT: Final = 65_536
 #: Bytes of functions and arguments that one client may have waiting or under way; poolrt's own stays below half of it.
 PAYLOADS_BYTES: Final = 512 * 1024 * 1024
 
@@ -108,6 +107,7 @@ class State:
             may_be_written = self.worker_set.calls.withdraw(number)
             self.worker_set.functions.withdraw(number)
             may_be_written = self.worker_set.rings.withdraw(number) or may_be_written
+            may_be_written = may_be_written or self.worker_set.calls_for(number)
             for model in client.models.values():
                 self._drop(model)
             if may_be_written:
@@ -420,9 +420,9 @@ class State:
         self.worker_set.dispatch()
 
     def _on_rings_left(self, client: int) -> None:
-        if self.worker_set.rings.has_rings(client) or self.worker_set.calls.has_rings(client):
-            return
-        self.leases.end(("left", client))
+        workers = self.worker_set
+        if not (workers.rings.has_rings(client) or workers.calls.has_rings(client) or workers.calls_for(client)):
+            self.leases.end(("left", client))
 
     def _job_ended(self, job: Job, kind: Kind, message: Message) -> None:
         if kind in (Kind.BROKEN, Kind.KERNEL_RAISED):
@@ -481,6 +481,8 @@ class State:
         if job.function is not None:
             self.worker_set.functions.release(job.function)
             job.function = None
+        if job.left:
+            self._on_rings_left(job.client)
         self._forget_if_unused(job.model)
 
     def _forget_if_unused(self, model: Model | None) -> None:

@@ -127,7 +127,7 @@ class WorkerSet:
         self._freed_before = 0
         self.functions = Functions(numbers, self.workers, out)
         self.rings = Rings(self.workers, numbers, out, self._prepare_model)
-        self.calls = CallRings(self.workers, numbers, self.functions, out)
+        self.calls = CallRings(self.workers, numbers, self.functions, leases, out)
 
     @property
     def waiting(self) -> int:
@@ -255,6 +255,8 @@ class WorkerSet:
     def withdraw(self, client: int) -> list[Job]:
         """Remove a client's queued jobs and return them. Its jobs in flight go on, and their answers are dropped."""
         withdrawn: list[Job] = []
+        for job in self._calls_of(client):
+            job.left = True
         for queue in (self.runs_waiting, self.runs_lacking, self.functions_waiting):
             for job in [j for j in queue if j.client == client]:
                 queue.remove(job)
@@ -263,6 +265,14 @@ class WorkerSet:
                 if job.model is not None:
                     job.model.users -= 1
         return withdrawn
+
+    def calls_for(self, client: int) -> bool:
+        """Return whether a worker calls a function for a client, by messages, and may use its slots."""
+        return any(job.uses_slots for job in self._calls_of(client))
+
+    def _calls_of(self, client: int) -> list[Job]:
+        jobs = [job for worker in self.workers.values() for job in worker.jobs.values()]
+        return [job for job in jobs if job.client == client and job.kind is Kind.APPLY]
 
     def withdraw_one(self, client: int, request: int) -> Job | None:
         """Remove the queued job of a client's request and return it; None if it has begun or ended."""

@@ -2,20 +2,36 @@
 
 from __future__ import annotations
 
+import os
 import tracemalloc
 
 import cloudpickle
 import msgpack
 
+from poolrt.arena import make_arena
+from poolrt.workers.ipc.channel import Channel, pair
 from poolrt.workers.ipc.protocol import Kind
+from poolrt.workers.memory.arena_view import ArenaView
+from poolrt.workers.processes.call_memory import CallMemory
 from poolrt.workers.processes.functions import Functions
 from poolrt.workers.processes.pickled import load_result
+from poolrt.workers.processes.result_slots import ResultSlots
+
+
+def _arena() -> ArenaView:
+    fd = make_arena(1 << 20)
+    try:
+        return ArenaView(fd)
+    finally:
+        os.close(fd)
 
 
 def test_a_long_argument_is_copied_once_when_it_is_loaded() -> None:
     size = 8_000_000
     payload = msgpack.packb([["/"], cloudpickle.dumps((len, (b"x" * size,), {}))])
-    functions = Functions()
+    ours, theirs = pair()
+    channel = Channel(ours)
+    functions = Functions(CallMemory(ResultSlots(channel, channel.send, _arena())))
     functions.apply([Kind.APPLY, 1, 1, 0, msgpack.packb([[], cloudpickle.dumps((len, ("",), {}))])])  # imports modules
     tracemalloc.start()
     try:
@@ -25,3 +41,5 @@ def test_a_long_argument_is_copied_once_when_it_is_loaded() -> None:
         tracemalloc.stop()
     assert answer[0] == Kind.ANSWER
     assert load_result(answer[3]) == size
+    channel.close()
+    theirs.close()

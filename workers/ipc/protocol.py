@@ -15,7 +15,7 @@ from .bounded_decoding import Payload
 from .channel import FRAME, MAX_MESSAGE, MalformedMessage, Message
 
 #: Changes with any change of a message; a client and a coordinator of different versions refuse each other.
-VERSION: Final = 10
+VERSION: Final = 11
 #: Longest message of a client, in bytes, with a graph, with a function, and of any other kind.
 GRAPH_BYTES: Final = 32 * 1024 * 1024
 CALL_BYTES: Final = MAX_MESSAGE // 2
@@ -183,6 +183,13 @@ class Kind(IntEnum):
     CALL_RETURNED = 124, "count count payload"  # ring, request, value (pickle)
     CALL_THREW = 125, "count count text payload"  # ring, request, the exception's text, the exception (pickle)
     CALL_UNFIT = 126, "count count text text text"  # ring, request, the rest as in UNFIT
+
+    # long results of functions: worker -> coordinator
+    ROOM = 127, "count count counts"  # ring or 0, request or token, sizes in bytes of slots for the result
+    # coordinator -> worker
+    ROOM_TAKEN = 128, "counts"  # offsets, none if there is no room
+    # coordinator -> client
+    RESULT_ROOM = 129, "count counts"  # request, offsets of the slots, which are the client's
 
     # coordinator -> creator, and back
     CREATE = 80, "count list"  # token, primitive descriptor

@@ -15,6 +15,9 @@ from typing import Any
 
 #: The result of a failed mmap.
 _FAILED = ctypes.c_void_p(-1).value
+#: Flags of mremap(2), which the `mmap` module has not.
+_MAYMOVE = 1
+_FIXED = 2
 
 
 class ArenaView:
@@ -33,6 +36,36 @@ class ArenaView:
         #: Address of offset 0 in this process.
         self.address: int = address
         weakref.finalize(self, _libc().munmap, address, self.nbytes).atexit = False
+
+    def map_again(self) -> ArenaView:
+        """Return another mapping of the same memory. Raises OSError if address space is short."""
+        libc = _libc()
+        # An old size of 0 leaves the old mapping of shared memory as it is (mremap(2)).
+        address = libc.mremap(self.address, 0, self.nbytes, _MAYMOVE, 0)
+        if address is None or address == _FAILED:
+            code = ctypes.get_errno()
+            raise OSError(code, f"an arena of {self.nbytes} bytes cannot be mapped again: {os.strerror(code)}")
+        view = ArenaView.__new__(ArenaView)
+        view.nbytes, view.address = self.nbytes, address
+        weakref.finalize(view, libc.munmap, address, self.nbytes).atexit = False
+        return view
+
+    def detach(self, offset: int, nbytes: int) -> None:
+        """Make the pages of some bytes private to this process, at the same addresses. Raises OSError if memory is short."""
+        libc = _libc()
+        begin, end = _page(offset), min(self.nbytes, _page(offset + nbytes + mmap.PAGESIZE - 1))
+        size = end - begin
+        access, kind = mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+        copy = libc.mmap(None, size, access, kind, -1, 0)
+        if copy is None or copy == _FAILED:
+            code = ctypes.get_errno()
+            raise OSError(code, f"{size} bytes cannot be copied from an arena: {os.strerror(code)}")
+        ctypes.memmove(copy, self.address + begin, size)
+        # At once, so that a thread that reads there sees no other bytes.
+        if libc.mremap(copy, size, size, _MAYMOVE | _FIXED, self.address + begin) != self.address + begin:
+            code = ctypes.get_errno()
+            libc.munmap(copy, size)
+            raise OSError(code, f"{size} bytes of an arena cannot be replaced: {os.strerror(code)}")
 
     def at(self, offset: int, nbytes: int) -> int:
         """Return the address of ``nbytes`` bytes at an offset. Raises ValueError if they are not inside."""
@@ -53,11 +86,26 @@ class ArenaView:
         """Copy bytes from one offset to another that they do not overlap. Raises ValueError if they are not inside."""
         ctypes.memmove(self.at(destination, nbytes), self.at(source, nbytes), nbytes)
 
-    def keep_from_forks(self) -> None:
-        """Keep the arena out of processes that are forked from this one: they can neither use it nor keep its memory."""
-        if _libc().madvise(self.address, self.nbytes, mmap.MADV_DONTFORK):
+    def keep_from_forks(self, offset: int = 0, nbytes: int | None = None) -> None:
+        """Keep the arena, or some bytes, out of processes that are forked from this one.
+
+        They can neither use it nor keep its memory.
+        """
+        self._advise(offset, self.nbytes if nbytes is None else nbytes, mmap.MADV_DONTFORK)
+
+    def share_with_forks(self, offset: int, nbytes: int) -> None:
+        """Let processes that are forked from this one have some bytes."""
+        self._advise(offset, nbytes, mmap.MADV_DOFORK)
+
+    def _advise(self, offset: int, nbytes: int, advice: int) -> None:
+        begin, end = _page(offset), _page(offset + nbytes + mmap.PAGESIZE - 1)
+        if _libc().madvise(self.address + begin, end - begin, advice):
             code = ctypes.get_errno()
-            raise OSError(code, f"an arena cannot be kept from forks: {os.strerror(code)}")
+            raise OSError(code, f"the forks of an arena cannot be set: {os.strerror(code)}")
+
+
+def _page(offset: int) -> int:
+    return offset // mmap.PAGESIZE * mmap.PAGESIZE
 
 
 @lru_cache(maxsize=1)
@@ -66,6 +114,8 @@ def _libc() -> Any:
     size = ctypes.c_size_t
     libc.mmap.restype = ctypes.c_void_p
     libc.mmap.argtypes = (ctypes.c_void_p, size, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long)
+    libc.mremap.restype = ctypes.c_void_p
+    libc.mremap.argtypes = (ctypes.c_void_p, size, size, ctypes.c_int, ctypes.c_void_p)
     libc.munmap.argtypes = (ctypes.c_void_p, size)
     libc.madvise.argtypes = (ctypes.c_void_p, size, ctypes.c_int)
     return libc

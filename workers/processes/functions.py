@@ -6,6 +6,7 @@ import os
 import pickle
 import sys
 import traceback
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import msgpack
@@ -14,7 +15,9 @@ from poolrt.cachestore.portable_error import sendable
 
 from ..ipc.bounded_decoding import skip_items
 from ..ipc.channel import ESCAPES, MAX_MESSAGE, Message
+from ..ipc.outlined_payload import is_outlined
 from ..ipc.protocol import Kind
+from .call_memory import CallMemory
 
 if TYPE_CHECKING:
     from .pickled import Namespace
@@ -55,7 +58,8 @@ class _Client:
 class Functions:
     """The functions and clients of a worker. A function's exception is the answer to its call."""
 
-    def __init__(self) -> None:
+    def __init__(self, memory: CallMemory) -> None:
+        self._memory = memory
         self._functions: dict[int, _Function] = {}
         self._clients: dict[int, _Client] = {}
 
@@ -88,8 +92,17 @@ class Functions:
     def call(self, number: int, function: int, payload: bytes, *, plain: bool = False) -> tuple[Any, ...]:
         """Call a function of a client with pickled arguments, which are ``plain`` if they refer to nothing of the client's.
 
-        Return ANSWER and the pickled value, THREW, text and pickled exception, or UNFIT, error, message and log.
+        Return ANSWER and the payload of the value, THREW, text and pickled exception, or UNFIT, error, message and log.
         """
+        answer = self._call(number, function, payload, plain=plain)
+        try:
+            # The frames that refer to arguments and value have ended, except those that the function has kept.
+            self._memory.close()
+        except OSError as error:
+            return (Kind.THREW, _trace(), _pickle_exception(self._clients.get(number), error))
+        return answer
+
+    def _call(self, number: int, function: int, payload: bytes, *, plain: bool) -> tuple[Any, ...]:
         process = os.getpid()
         client: _Client | None = None
         try:
@@ -104,15 +117,12 @@ class Functions:
                 text = f"a function or its arguments cannot be loaded in a worker process: {_line(error)}"
                 return (Kind.UNFIT, "CallNotLoaded", text, _trace())
             try:
-                value = client.namespace.pickle_result(call(*args, **kwargs))
+                returned = call(*args, **kwargs)
             finally:
                 # The function has forked, and the child returned from it: only the parent goes on as the worker.
                 if os.getpid() != process:
                     os._exit(0)
-            if len(value) > _RESULT_BYTES:
-                raise ValueError(
-                    f"the function returned {len(value)} bytes, more than {_RESULT_BYTES}: return less, or use a graph"
-                )
+            value = self._memory.pack(partial(client.namespace.pickle_result, returned), _RESULT_BYTES)
         except BaseException as error:  # noqa: BLE001 - SystemExit and KeyboardInterrupt of a user's function too
             return (Kind.THREW, _trace(), _pickle_exception(client, error))
         return (Kind.ANSWER, value)
@@ -152,9 +162,13 @@ class Functions:
             function.data = b""
         if function.globals:
             namespace.install(function.globals)
+        data: bytes | memoryview = payload
+        buffers: list[Any] = []
+        if is_outlined(payload):
+            data, buffers = self._memory.open(payload)
         if plain:
-            return function.call, pickle.loads(payload)
-        arguments, found = namespace.load(payload)
+            return function.call, pickle.loads(data, buffers=buffers)
+        arguments, found = namespace.load(data, 0, buffers)
         namespace.install(found)
         return function.call, arguments
 

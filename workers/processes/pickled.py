@@ -11,7 +11,7 @@ import io
 import pickle
 import sys
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import starmap
 from typing import Any, Final, TypeVar
 from weakref import WeakSet
@@ -20,6 +20,7 @@ import cloudpickle
 from cloudpickle import cloudpickle as _internals
 
 from ..ipc.bounded_decoding import Payload
+from .outlined_buffers import OutlinedBuffers, is_array
 from .plain_pickles import PlainPickles
 
 T = TypeVar("T")
@@ -52,7 +53,20 @@ def find_main_class(identity: str, name: str) -> Any:
     return found
 
 
-class _CallPickler(cloudpickle.Pickler):
+class _Pickler(cloudpickle.Pickler):
+    """Pickles arrays so that long ones travel beside the pickle, as ``buffers``, if these are not None."""
+
+    def __init__(self, file: io.BytesIO, buffers: OutlinedBuffers | None) -> None:
+        super().__init__(file, None, None if buffers is None else buffers.take)
+        self._buffers = buffers
+
+    def reducer_override(self, obj: Any) -> Any:
+        if self._buffers is not None and is_array(obj):
+            return self._buffers.reduce(obj, plain=False)
+        return super().reducer_override(obj)
+
+
+class _CallPickler(_Pickler):
     """Pickles for a worker. All functions of the main module refer to one table of globals."""
 
     def reducer_override(self, obj: Any) -> Any:
@@ -65,11 +79,11 @@ class _CallPickler(cloudpickle.Pickler):
         return reduced
 
 
-class _ResultPickler(cloudpickle.Pickler):
+class _ResultPickler(_Pickler):
     """Pickles for the client. ``own`` are the classes that this process defined, as opposed to those that came from a client."""
 
-    def __init__(self, file: io.BytesIO, own: WeakSet[type]) -> None:
-        super().__init__(file)
+    def __init__(self, file: io.BytesIO, buffers: OutlinedBuffers | None, own: WeakSet[type]) -> None:
+        super().__init__(file, buffers)
         self._own = own
 
     def reducer_override(self, obj: Any) -> Any:
@@ -82,10 +96,10 @@ class _ResultPickler(cloudpickle.Pickler):
         return super().reducer_override(obj)
 
 
-def pickle_for_worker(value: object) -> bytes:
-    """Return a function or arguments as a pickle. Raises what the objects raise when they are pickled."""
+def pickle_for_worker(value: object, buffers: OutlinedBuffers | None = None) -> bytes:
+    """Return a function or arguments as a pickle; ``buffers`` get what is long. Raises what the objects raise when pickled."""
     with io.BytesIO() as file:
-        _CallPickler(file).dump(value)
+        _CallPickler(file, buffers).dump(value)
         return file.getvalue()
 
 
@@ -113,14 +127,14 @@ class Namespace:
         self._own: WeakSet[type] = WeakSet()
         self._plain = PlainPickles()
 
-    def load(self, data: bytes, start: int = 0) -> tuple[Any, dict[str, Any]]:
+    def load(self, data: bytes | memoryview, start: int = 0, buffers: Iterable[Any] = ()) -> tuple[Any, dict[str, Any]]:
         """Return the value of a pickle, which begins at position ``start``, and the globals that its functions use.
 
-        `install` makes these visible to them.
+        `install` makes these visible to them. ``buffers`` are those beside the pickle.
         """
         file = io.BytesIO(data)
         file.seek(start)
-        loader = _Unpickler(file, self.globals)
+        loader = _Unpickler(file, self.globals, buffers)
         try:
             value = loader.load()
         finally:
@@ -134,21 +148,21 @@ class Namespace:
             if name not in current or (name in installed and current[name] is installed[name]):
                 current[name] = installed[name] = value
 
-    def pickle_result(self, value: object) -> bytes:
-        """Return a value as a pickle for the client. Raises what the objects raise when they are pickled."""
-        plain = self._plain.dumps(value)
+    def pickle_result(self, value: object, buffers: OutlinedBuffers | None = None) -> bytes:
+        """Return a value as a pickle for the client; ``buffers`` get what is long. Raises what the objects raise when pickled."""
+        plain = self._plain.dumps(value, buffers)
         if plain is not None:
             return plain
         with io.BytesIO() as file:
-            _ResultPickler(file, self._own).dump(value)
+            _ResultPickler(file, buffers, self._own).dump(value)
             return file.getvalue()
 
 
 class _Unpickler(pickle.Unpickler):
     """Loads a pickle whose functions use ``namespace``, which holds only their globals until `leave`."""
 
-    def __init__(self, file: io.BytesIO, namespace: dict[str, Any]) -> None:
-        super().__init__(file)
+    def __init__(self, file: io.BytesIO, namespace: dict[str, Any], buffers: Iterable[Any] = ()) -> None:
+        super().__init__(file, buffers=buffers)
         self._namespace = namespace
         self._before: dict[str, Any] | None = None
 

@@ -1,4 +1,4 @@
-"""Pickles of plain values: numbers, texts, bytes and containers of them, in one call of C code.
+"""Pickles of plain values: numbers, texts, bytes, NumPy arrays and containers of them, in one call of C code.
 
 Every other object is left to cloudpickle, which looks at each class and function in Python.
 """
@@ -9,6 +9,8 @@ import io
 import pickle
 from typing import Any, Final
 
+from .outlined_buffers import OutlinedBuffers, is_array, rebuild_array
+
 #: Bytes of a buffer that is kept.
 _KEPT: Final = 64 * 1024
 
@@ -17,27 +19,54 @@ class _NotPlain(Exception):
     """A value has an object that is not plain."""
 
 
+class _Aside:
+    """The buffers of the present pickle. The pickler has this, not itself, as its callback: it is in no circle."""
+
+    __slots__ = ("buffers",)
+
+    def __init__(self) -> None:
+        self.buffers: OutlinedBuffers | None = None
+
+    def take(self, buffer: pickle.PickleBuffer) -> bool:
+        """Let a buffer travel beside the pickle, or in it."""
+        return self.buffers is None or self.buffers.take(buffer)
+
+
 class _PlainPickler(pickle.Pickler):
-    """Refuses all objects that are not of a built-in type: these never come here."""
+    """Refuses all objects that are not of a built-in type, which never come here, and no arrays of numbers or texts."""
+
+    def __init__(self, file: io.BytesIO, aside: _Aside) -> None:
+        super().__init__(file, pickle.HIGHEST_PROTOCOL, buffer_callback=aside.take)
+        self._aside = aside
 
     def reducer_override(self, obj: Any) -> Any:
+        buffers = self._aside.buffers
+        if buffers is not None and is_array(obj):
+            reduced = buffers.reduce(obj, plain=True)
+            if reduced is not NotImplemented:
+                return reduced
+        elif obj is rebuild_array:
+            return NotImplemented  # it is pickled by its name
         raise _NotPlain
 
 
 class PlainPickles:
     """Pickles plain values, one thread at a time. Making a pickler takes longer than a small value, so it is kept."""
 
-    __slots__ = ("_file", "_pickler")
+    __slots__ = ("_aside", "_file", "_pickler")
 
     def __init__(self) -> None:
+        self._aside = _Aside()
         self._renew()
 
-    def dumps(self, value: object) -> bytes | None:
+    def dumps(self, value: object, buffers: OutlinedBuffers | None = None) -> bytes | None:
         """Return a pickle that `pickle.loads` and every other loader reads, None for a value that is not plain.
 
-        Raises what pickling raises: RecursionError, and MemoryError.
+        Arrays are plain if there are ``buffers``, which get the long ones. Raises what pickling raises: RecursionError, and
+        MemoryError.
         """
         file, pickler = self._file, self._pickler
+        self._aside.buffers = buffers
         # An interrupt may have ended the call before anywhere, so each one begins by clearing.
         file.seek(0)
         file.truncate()
@@ -45,7 +74,12 @@ class PlainPickles:
         try:
             pickler.dump(value)
         except _NotPlain:
+            if buffers is not None:
+                buffers.clear()
             return None
+        finally:
+            self._aside.buffers = None
+            pickler.clear_memo()  # it refers to all that was pickled
         data = file.getvalue()
         if len(data) > _KEPT:
             self._renew()
@@ -53,4 +87,4 @@ class PlainPickles:
 
     def _renew(self) -> None:
         self._file = io.BytesIO()
-        self._pickler = _PlainPickler(self._file, pickle.HIGHEST_PROTOCOL)
+        self._pickler = _PlainPickler(self._file, self._aside)

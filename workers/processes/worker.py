@@ -30,9 +30,11 @@ from ..streams.stream import Stream
 from ..threadpools.interface import KernelFailed
 from ..verbose.output import set_verbose
 from .allocator import keep_freed_memory
+from .call_memory import CallMemory
 from .constant_store import ConstantStore
 from .functions import Functions
 from .prints import Prints
+from .result_slots import ResultSlots
 from .worker_calls import WorkerCalls
 from .worker_rings import WorkerRings
 
@@ -95,9 +97,10 @@ class _Worker:
         self._opencl_streams: dict[int, Stream] = {}
         self._models: dict[int, _Model] = {}
         self._prints = Prints(channel)
-        self._functions = Functions()
+        self._slots = ResultSlots(channel, self._prints.send, arena)
+        self._functions = Functions(CallMemory(self._slots))
         self._rings = WorkerRings(channel, arena, self._run, self._report_failure, self._report_broken, spin_us)
-        self._calls = WorkerCalls(channel, self._functions, self._prints, self._rings.pause)
+        self._calls = WorkerCalls(channel, self._functions, self._prints, self._slots, self._rings.pause)
         self._rings.wait_beside(self._calls)
         self._actions: dict[Kind, Callable[[Message], Message | None]] = {
             Kind.EXECUTE: self._execute,
@@ -128,12 +131,13 @@ class _Worker:
         rings, calls = self._rings, self._calls
         while True:
             alone = not rings and not calls
-            if alone or rings.wait():
+            message = self._slots.take_deferred()
+            if message is None and (alone or rings.wait()):
                 message = channel.receive(block=alone)
-                if message is not None:
-                    answer = self._answer(check_message(message), message)
-                    if answer is not None:
-                        self._prints.send(answer)
+            if message is not None:
+                answer = self._answer(check_message(message), message)
+                if answer is not None:
+                    self._prints.send(answer)
             rings.serve()
             calls.serve()
 
@@ -301,6 +305,7 @@ class _Worker:
     def _apply(self, message: Message) -> Message:
         self._rings.pause()
         self._prints.begin([Kind.PRINTED, message[1]])
+        self._slots.begin(0, message[1])
         try:
             return self._functions.apply(message)
         finally:

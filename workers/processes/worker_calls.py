@@ -24,6 +24,7 @@ from ..ipc.ring import MalformedRing
 from ..memory.arena_view import ArenaView
 from .functions import Functions
 from .prints import Prints
+from .result_slots import ResultSlots
 
 #: Seconds of calls between looks at the coordinator's messages.
 _LOOK_S: Final = 0.001
@@ -53,10 +54,18 @@ class _Attached:
 class WorkerCalls:
     """The call rings that are attached. ``pause`` is called before calls: nothing else is done until they have ended."""
 
-    def __init__(self, channel: Channel, functions: Functions, prints: Prints, pause: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        channel: Channel,
+        functions: Functions,
+        prints: Prints,
+        slots: ResultSlots,
+        pause: Callable[[], None],
+    ) -> None:
         self._channel = channel
         self._functions = functions
         self._prints = prints
+        self._slots = slots
         self._pause = pause
         self._gate: WorkerGate | None = None
         self._rings: dict[int, _Attached] = {}
@@ -174,7 +183,7 @@ class WorkerCalls:
                 if found and gate.is_closed:
                     return
             if time.monotonic() >= until:
-                if self._poll.poll(0):
+                if self._slots.has_deferred or self._poll.poll(0):
                     return
                 until = time.monotonic() + _LOOK_S
 
@@ -185,6 +194,7 @@ class WorkerCalls:
         if known is None:
             raise MalformedRing(f"a call of function {number}, which the client does not have here")
         self._prints.begin([Kind.CALL_PRINTED, ring.number, request])
+        self._slots.begin(ring.number, request)
         try:
             kind, *fields = self._functions.call(attached.client, known, arguments, plain=bool(number & PLAIN))
         finally:

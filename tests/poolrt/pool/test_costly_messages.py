@@ -19,12 +19,12 @@ import numpy as np
 import pytest
 
 import poolrt
-from poolrt import functions
+from poolrt import call_pickles, functions
 from poolrt.coordinator.log_lines import SAME_LIMIT
 from poolrt.coordinator.pacing import LONG_MESSAGE_PAUSE_S, OCCASIONAL_A_SECOND, OCCASIONAL_AT_ONCE, REFUSED_PAUSE_S
 from poolrt.coordinator.peers import UNFINISHED_BYTES, Peer, find_greedy
-from poolrt.coordinator.state import SLOTS_LIMIT
-from poolrt.errors import GraphRefused, PoolRefused
+from poolrt.coordinator.result_rooms import SLOTS_LIMIT
+from poolrt.errors import ArenaFull, GraphRefused, PoolRefused
 from poolrt.graph.packed import ITEMS_LIMIT, NODES_LIMIT, PORTS_LIMIT
 from poolrt.workers.ipc.channel import FRAME, Channel, pair
 from poolrt.workers.ipc.protocol import NUMBERS_LIMIT, Kind
@@ -246,15 +246,29 @@ def test_a_graph_beyond_a_limit_is_refused_in_the_process_that_loads_it(pool: po
 
 
 def test_functions_wait_in_the_client_for_bytes_and_one_that_is_too_large_is_refused_there(
-    pool: poolrt.Pool, monkeypatch: pytest.MonkeyPatch
+    settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    with poolrt.Pool(workers=2, threads=1, **settings) as pool:
+        full = []
+        for nbytes in (1 << 20, 1 << 14):
+            with suppress(ArenaFull):
+                while True:
+                    full.append(pool.empty(nbytes, "uint8"))
+        _wait_in_the_client(pool, monkeypatch)
+
+
+def _wait_in_the_client(pool: poolrt.Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Call functions with long arguments on a pool whose arena is full, so that they go by messages."""
     monkeypatch.setattr(functions, "BYTES_IN_FLIGHT", 100_000)
     sent = pool._functions(pool._session.link)
     most = itertools.accumulate((sent._under_way for _ in pool.map(len, [b"x" * 30_000] * 20)), max)
     assert max(most) <= 3
     assert pool.submit(len, b"x" * 200_000).result(BOUND_S) == 200_000
-    monkeypatch.setattr(functions, "CALL_BYTES", 1_000_000)
-    with pytest.raises(PoolRefused, match=r"its arguments have 1\d{6} bytes, more than 934464: split the arguments"):
+    monkeypatch.setattr(call_pickles, "CALL_BYTES", 1_000_000)
+    with pytest.raises(
+        PoolRefused,
+        match=r"arguments, for which the arena has no room, have 1\d{6} bytes, more than 934464: split the arguments",
+    ):
         pool.submit(len, b"x" * 1_000_000)
     assert sent._bytes == 0
 

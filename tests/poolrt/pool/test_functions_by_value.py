@@ -119,12 +119,12 @@ def _add(n: int) -> Callable[[int], int]:
 def test_a_function_beyond_the_limit_is_refused_and_what_cannot_be_loaded_is_the_error_of_its_call(
     pool: poolrt.Pool, main: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from poolrt import functions
+    from poolrt import call_pickles
 
     exec("def f(): return len(table)", main)
     main["table"] = b"x" * 1_000_000
     with monkeypatch.context() as patch:
-        patch.setattr(functions, "CALL_BYTES", 1_000_000)
+        patch.setattr(call_pickles, "CALL_BYTES", 1_000_000)
         with pytest.raises(PoolRefused, match=r"a function with the globals that it uses has 1\d{6} bytes"):
             pool.submit(main["f"])
     gone = types.ModuleType("gone_module")

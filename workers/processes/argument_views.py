@@ -1,0 +1,88 @@
+"""The buffers of a call's arguments in a worker: read-only views of the arena, which the client may use again after the call.
+
+A function may keep an array longer than its call: in a global, a cache, a thread. Such an array keeps its bytes: its pages are
+copied after the call, at the addresses that it has, and later calls get another mapping of the arena. Buffers below `_VIEWED`
+bytes are copied at once, so those arrays are writable.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+from typing import Any, Final
+
+from ..ipc.outlined_payload import IN_PLACE, Outlined
+from ..memory.arena_view import ArenaView
+
+#: Buffers from this size on, in bytes, are viewed: copying fewer bytes takes some microseconds.
+_VIEWED: Final = 64 * 1024
+
+
+class ArgumentViews:
+    """The buffers of one call at a time. `open` and `close` are called around it."""
+
+    def __init__(self, arena: ArenaView) -> None:
+        self._arena = arena
+        self._mapping: ArenaView | None = None
+        #: The buffers of the present call that are viewed: the object that each view refers to, its offset and bytes.
+        self._open: list[tuple[weakref.ref[Any], int, int]] = []
+        #: Address and bytes of each buffer of the present call; 0 for one that is copied.
+        self.ranges: list[tuple[int, int]] = []
+
+    def open(self, parsed: Outlined) -> list[Any]:
+        """Return the buffers of arguments: read-only memory, or bytearrays."""
+        found: list[Any] = []
+        for source, start, nbytes in parsed.places:
+            offset = start if source == IN_PLACE else parsed.slots[source].offset + start
+            mapping = self._mapping_for(nbytes)
+            if mapping is None:
+                found.append(bytearray(memoryview(self._arena.buffer(offset, nbytes)).cast("B")))
+                self.ranges.append((0, nbytes))
+                continue
+            mapping.share_with_forks(offset, nbytes)  # the function may fork processes that read its arguments
+            buffer = mapping.buffer(offset, nbytes)
+            self._open.append((weakref.ref(buffer), offset, nbytes))
+            self.ranges.append((mapping.address + offset, nbytes))
+            found.append(memoryview(buffer).cast("B").toreadonly())
+        return found
+
+    def find(self, address: int, nbytes: int) -> tuple[int, int] | None:
+        """Return the number of the viewed buffer that has some memory, and where in it; None if none has."""
+        for number, (begin, size) in enumerate(self.ranges):
+            if begin and begin <= address and address + nbytes <= begin + size:
+                return number, address - begin
+        return None
+
+    def close(self) -> None:
+        """End the views of a call, once nothing here refers to them. Those that the function has kept become copies."""
+        self.ranges.clear()
+        opened, self._open = self._open, []
+        mapping = self._mapping
+        if mapping is None or not opened:
+            return
+        kept = [(offset, nbytes) for buffer, offset, nbytes in opened if buffer() is not None]
+        if not kept:
+            for _, offset, nbytes in opened:
+                mapping.keep_from_forks(offset, nbytes)
+            return
+        self._mapping = None
+        mapping.keep_from_forks()
+        for offset, nbytes in kept:
+            mapping.detach(offset, nbytes)
+
+    def sizes(self) -> Sequence[int]:
+        """Return the bytes of the buffers of the present call."""
+        return [nbytes for _, nbytes in self.ranges]
+
+    def _mapping_for(self, nbytes: int) -> ArenaView | None:
+        """Return the mapping for a buffer that is viewed, None for one that is copied."""
+        if nbytes < _VIEWED:
+            return None
+        if self._mapping is None:
+            try:
+                mapping = self._arena.map_again()
+                mapping.keep_from_forks()
+            except OSError:
+                return None  # the function has kept so much that address space is short
+            self._mapping = mapping
+        return self._mapping
