@@ -23,6 +23,7 @@ from poolrt.workers.processes.pickled import pickle_for_worker
 from poolrt.workers.processes.plain_pickles import PlainPickles
 
 from .call_buffers import CallBuffers
+from .called_function import name_of
 from .errors import ArenaFull, PoolRefused
 from .function_stamp import FunctionStamp, stamp
 
@@ -44,10 +45,11 @@ _STAMPED: Final = (types.FunctionType, types.BuiltinFunctionType)
 class KeptFunction:
     """A pickled function. ``number`` is that under which the coordinator has it, 0 if it does not."""
 
-    __slots__ = ("calls", "data", "digest", "in_flight", "number", "on_rings")
+    __slots__ = ("calls", "data", "digest", "in_flight", "name", "number", "on_rings")
 
-    def __init__(self, data: bytes, digest: bytes) -> None:
+    def __init__(self, data: bytes, digest: bytes, name: str) -> None:
         self.data = data
+        self.name = name
         self.digest = digest
         self.number = 0
         self.in_flight = 0
@@ -59,13 +61,15 @@ class KeptFunction:
 class Packed(NamedTuple):
     """A call that is ready to be sent.
 
-    ``function`` is None if the payload has the function; ``plain`` is `PLAIN` or 0; ``sent`` has the buffers of the arguments.
+    ``function`` is None if the payload has the function; ``plain`` is `PLAIN` or 0; ``sent`` has the buffers of the arguments;
+    ``name`` is the function's, for errors.
     """
 
     function: KeptFunction | None
     payload: bytes
     plain: int
     sent: CallBuffers | None
+    name: str
 
 
 Pack: TypeAlias = "Callable[[tuple[Any, ...], dict[str, Any]], Packed]"
@@ -92,19 +96,19 @@ class CallPickles:
         """Return a call with its function, which is sent with the call if both are short and it was called a few times only."""
         found = self._stamped.get(fn) if type(fn) in _STAMPED else None
         if found is not None and found[1].number and found[0].holds():
-            return Packed(found[1], *self.pack_arguments(args, kwargs))
+            return Packed(found[1], *self.pack_arguments(args, kwargs), found[1].name)
         mark = stamp(fn) if type(fn) in _STAMPED else None
         data = pickle_for_worker(fn)
         if len(data) <= _INLINE and self._count_inline(data) < HOT:
             buffers = OutlinedBuffers()
             whole = pickle_for_worker((fn, args, kwargs), buffers)
             if not buffers.found and len(whole) <= INLINE_BYTES:
-                return Packed(None, with_folders(whole), 0, None)
+                return Packed(None, with_folders(whole), 0, None, name_of(fn))
             del buffers
-        function = self.keep(data)
+        function = self.keep(data, name_of(fn))
         if mark is not None and mark.holds():
             self._stamped[fn] = mark, function
-        return Packed(function, *self.pack_arguments(args, kwargs))
+        return Packed(function, *self.pack_arguments(args, kwargs), function.name)
 
     def pack_arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[bytes, int, CallBuffers | None]:
         """Return the payload of arguments, `PLAIN` or 0, and their buffers. Raises what pickling raises."""
@@ -166,26 +170,28 @@ class CallPickles:
                 self._inline.popitem(last=False)
         return count
 
-    def keep(self, data: bytes) -> KeptFunction:
+    def keep(self, data: bytes, name: str) -> KeptFunction:
+        """Return a pickled function, which the coordinator may have already."""
         found = bounded(with_folders(data), "a function with the globals that it uses")
         digest = hashlib.blake2b(found, digest_size=32).digest()
-        return self._known.get(digest) or KeptFunction(found, digest)
+        return self._known.get(digest) or KeptFunction(found, digest, name)
 
 
 class PackedOnce:
     """A function that is pickled once for many calls. ``function`` is None until then, and if it is sent with each call."""
 
-    def __init__(self, pickles: CallPickles, fn: Callable[..., Any]) -> None:
+    def __init__(self, pickles: CallPickles, fn: Callable[..., Any], name: str) -> None:
         self._pickles = pickles
         self._fn = fn
+        self._name = name
         self._packed = False
         self.function: KeptFunction | None = None
 
     def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Packed:
         if not self._packed:
-            self.function = self._pickles.keep(pickle_for_worker(self._fn))
+            self.function = self._pickles.keep(pickle_for_worker(self._fn), self._name)
             self._packed = True
-        return Packed(self.function, *self._pickles.pack_arguments(args, kwargs))
+        return Packed(self.function, *self._pickles.pack_arguments(args, kwargs), self._name)
 
 
 def bounded(payload: bytes, what: str = "a function and its arguments") -> bytes:

@@ -27,6 +27,7 @@ from poolrt.workers.ipc.protocol import Kind
 from poolrt.workers.memory.arena_view import ArenaView
 
 from .client_call_ring import ClientCallRing, has_calls_to_move, has_results
+from .futures import FOREIGN
 from .outcomes import not_called_twice
 from .result_rooms import ResultRooms
 from .ring_call import RingCall
@@ -41,7 +42,6 @@ TICK_S: Final = 0.005
 _LINGER_S: Final = 0.25
 #: Seconds after which a worker that begins no call counts as held up.
 _STALL_S: Final = 0.01
-_BELLS: Final = 256
 
 
 class CallRings:
@@ -134,6 +134,8 @@ class CallRings:
 
     def drive(self, call: RingCall, deadline: float | None) -> None:
         """Return once a call has ended, or at a deadline."""
+        if self._client.inherited:
+            raise PoolClosed(FOREIGN)
         self._adopted = False
         self.collect()
         while not call.is_over:
@@ -179,8 +181,8 @@ class CallRings:
         for fd, _ in found:
             if fd == channel:
                 readable = True
-            elif (ring := self._bells.get(fd)) is not None:
-                self._take_bells(fd, ring)
+            elif (ring := self._bells.get(fd)) is not None and not ring.take_bells():
+                self._forget_bell(ring)  # the worker has exited, which the coordinator says
         self.collect()
         return readable
 
@@ -199,6 +201,8 @@ class CallRings:
     def note_ended(self, call: RingCall) -> None:
         """Count a call that has ended."""
         self._wanted.discard(call)
+        if self._target is call:
+            self._target = None  # its future has the result, which may be memory of the arena
         self._client.open_futures.forget(call.known_as)
 
     def needs_thread(self, followers: int) -> bool:
@@ -226,6 +230,8 @@ class CallRings:
 
     def take_back(self, call: RingCall) -> bool:
         """Take a call back; return whether no worker has begun it or will. It is not settled then."""
+        if self._client.inherited:
+            return False  # the memory of its ring is the parent's too
         self.collect()
         with self._lock:
             if call.ended or call.request in self._by_message or call in self._ended:
@@ -331,16 +337,6 @@ class CallRings:
         if channel != self._watched:
             self._poll.register(channel, select.POLLIN)
             self._watched = channel
-
-    def _take_bells(self, fd: int, ring: ClientCallRing) -> None:
-        try:
-            if ring.bell.recv(_BELLS, socket.MSG_DONTWAIT):
-                return
-        except BlockingIOError:
-            return
-        except OSError:
-            pass
-        self._forget_bell(ring)  # the worker has exited, which the coordinator says
 
     def _forget_bell(self, ring: ClientCallRing) -> None:
         fd = ring.bell.fileno()

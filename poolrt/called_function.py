@@ -1,6 +1,8 @@
-"""The function of a call in a worker, which is given apart from its arguments."""
+"""The function of a call in a worker: what it may be, and its name in errors."""
 
 from __future__ import annotations
+
+from functools import partial
 
 from .spelling import describe_type
 
@@ -12,3 +14,13 @@ def require_function(name: str, fn: object) -> None:
             f"{name}: expect a function, got {describe_type(fn)}; give the function and its arguments apart: "
             f"pool.{name}(f, x), not pool.{name}(f(x))"
         )
+
+
+def name_of(fn: object) -> str:
+    """Return module and name of what a worker calls, for errors."""
+    while isinstance(fn, partial):
+        fn = fn.func
+    named = fn if hasattr(fn, "__qualname__") else type(fn)
+    module = getattr(named, "__module__", None)
+    name = str(getattr(named, "__qualname__", named))
+    return f"{module}.{name}" if isinstance(module, str) else name

@@ -71,8 +71,6 @@ class Client(FuturesThread, ReleasedSlots):
         self._sending = threading.RLock()
         self._sender = 0
         self.rings = RingRuns(spin_us)
-        #: Whether this is a forked process's copy of its parent's connection.
-        self.inherited = False
         for message in (*greeting, [Kind.HELLO, VERSION]):
             self._send(message)
 

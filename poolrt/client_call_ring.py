@@ -14,6 +14,8 @@ from .ring_call import RingCall
 
 #: Seconds to wait for a worker that takes an entry while it is taken back: it needs some microseconds.
 _TAKE_S: Final = 0.002
+#: Bells that one call receives; they are equal.
+_BELLS: Final = 256
 
 
 class ClientCallRing:
@@ -62,6 +64,15 @@ class ClientCallRing:
         finally:
             if not rung:
                 self.ring.ring_again()  # an interrupt
+
+    def take_bells(self) -> bool:
+        """Receive the bells of the worker; False if it has exited."""
+        try:
+            return bool(self.bell.recv(_BELLS, socket.MSG_DONTWAIT))
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
 
     def set_alarm(self, target: RingCall | None, *, waits: bool) -> None:
         """Ask the worker for a bell: after the next call, or for the sake of ``target``; ``waits``: other calls wait for room."""

@@ -17,15 +17,16 @@ from poolrt.workers.ipc.channel import Message
 from poolrt.workers.ipc.protocol import Kind
 from poolrt.workers.processes.pickled import call_each, pickle_for_worker
 
-from .call_buffers import CallBuffers
 from .call_pickles import HOT, CallPickles, KeptFunction, Pack, Packed, PackedOnce, bounded
+from .called_function import name_of
 from .client import Request
 from .errors import CoordinatorLoss, InitializerFailure, PoolRefused, error_from_wire
 from .futures import PoolFuture
-from .outcomes import load_exception, load_value, not_called_twice
+from .outcomes import load_exception, load_value, name_loss, not_called_twice
 from .ring_call import RingCall
 
 if TYPE_CHECKING:
+    from .abandoned_calls import AbandonedCalls
     from .link import Link
 
 T = TypeVar("T")
@@ -43,21 +44,13 @@ _LOOKS: Final = 16
 class _Call:
     """A call until it has ended. ``function`` is None if the payload has the function."""
 
-    __slots__ = ("context", "function", "future", "nbytes", "payload", "plain", "request", "sent", "unsent")
+    __slots__ = ("context", "function", "future", "name", "nbytes", "payload", "plain", "request", "sent", "unsent")
 
-    def __init__(
-        self,
-        function: KeptFunction | None,
-        payload: bytes,
-        plain: int,
-        sent: CallBuffers | None,
-        future: PoolFuture[Any],
-    ) -> None:
-        self.function = function
+    def __init__(self, packed: Packed, future: PoolFuture[Any]) -> None:
+        self.function, payload, self.plain, sent, self.name = packed
         #: The buffers of its arguments, until it has ended.
         self.sent = sent
         self.payload = payload
-        self.plain = plain
         self.nbytes = len(payload)
         self.future = future
         self.context = copy_context()
@@ -114,13 +107,13 @@ class Functions:
         self._check()
         items = zip(*iterables, strict=False)
         if chunksize == 1:
-            pack = PackedOnce(self._pickles, fn)
+            pack = PackedOnce(self._pickles, fn, name_of(fn))
             single: deque[Any] = deque(self._begin(pack, item, {}) for item in items)
-            return _results(single, deadline)
-        pack = PackedOnce(self._pickles, partial(call_each, fn))
+            return _Results(single, deadline, self.client.abandoned)
+        pack = PackedOnce(self._pickles, partial(call_each, fn), name_of(fn))
         chunks = iter(lambda: list(islice(items, chunksize)), [])
         futures: deque[Any] = deque(self._begin(pack, (chunk,), {}) for chunk in chunks)
-        return _each_of(_results(futures, deadline))
+        return _each_of(_Results(futures, deadline, self.client.abandoned))
 
     def _check(self) -> None:
         if self.broken is not None:
@@ -133,10 +126,10 @@ class Functions:
         calls = self.client.calls
         if function is None or not calls.exist or self._waiting or not self._may_use_rings(function):
             return self._submit(pack, args, kwargs)
-        _, payload, plain, sent = pack(args, kwargs)
-        call = self._ring_call(function, payload, plain, sent, None, None)
+        packed = pack(args, kwargs)
+        call = self._ring_call(packed, None, None)
         if call is None or not calls.submit(call):
-            return self._submit(lambda args, kwargs: Packed(function, payload, plain, sent), args, kwargs)
+            return self._submit(lambda args, kwargs: packed, args, kwargs)
         self.client.open_futures.count(call)
         calls.unpark()
         self._look += 1
@@ -148,21 +141,22 @@ class Functions:
         self._check()
         future: PoolFuture[Any] = PoolFuture()
         try:
-            function, payload, plain, sent = pack(args, kwargs)
+            packed = pack(args, kwargs)
         except PoolRefused:
             raise
         except Exception as error:  # noqa: BLE001 - pickling runs the user's code; the future gets its error
             future.set_running_or_notify_cancel()
             future.set_exception(error)
             return future
+        function = packed.function
         if function is not None and function.on_rings and not self._waiting and self._may_use_rings(function):
-            ring_call = self._ring_call(function, payload, plain, sent, copy_context(), future)
+            ring_call = self._ring_call(packed, copy_context(), future)
             if ring_call is not None and self.client.calls.submit(ring_call):
                 # An interrupt before this line leaves a call that no end waits for: its caller has no future either.
                 self.client.open_futures.count(future)
                 self.client.calls.unpark()
                 return future
-        call = _Call(function, payload, plain, sent, future)
+        call = _Call(packed, future)
         future.withdraw = partial(self._withdraw, call)
         # An interrupt between these steps would leave a future that never ends.
         with deferred_interrupts():
@@ -177,19 +171,12 @@ class Functions:
         """Return whether a call may overtake those that are sent as messages: not if one worker calls all, in order."""
         return bool(function.number) and (not self._under_way or self.client.workers > 1)
 
-    def _ring_call(
-        self,
-        function: KeptFunction,
-        payload: bytes,
-        plain: int,
-        sent: CallBuffers | None,
-        context: Context | None,
-        future: PoolFuture[Any] | None,
-    ) -> RingCall | None:
+    def _ring_call(self, packed: Packed, context: Context | None, future: PoolFuture[Any] | None) -> RingCall | None:
         """Return a call for a ring, None if it is too long for one."""
-        if len(payload) > INLINE_BYTES or not function.number:
+        function, payload, plain, sent, name = packed
+        if function is None or len(payload) > INLINE_BYTES or not function.number:
             return None
-        return RingCall(function.number, payload, plain, context, future, self._ring_call_ended, sent)
+        return RingCall(function.number, payload, plain, context, future, self._ring_call_ended, sent, name)
 
     def _ring_call_ended(self) -> None:
         if self._waiting:
@@ -204,7 +191,7 @@ class Functions:
             self.client.open_futures.forget(each.known_as)
             if future is None:
                 each.future = future = PoolFuture()
-            call = _Call(functions[each.number], each.payload, each.plain, each.sent, future)
+            call = _Call(Packed(functions[each.number], each.payload, each.plain, each.sent, each.name), future)
             each.sent = None
             call.context = each.context or call.context
             future.withdraw = partial(self._withdraw, call)
@@ -247,7 +234,8 @@ class Functions:
         function = call.function
         if function is None or not function.on_rings or not self._may_use_rings(function):
             return False
-        moved = self._ring_call(function, call.payload, call.plain, call.sent, call.context, call.future)
+        packed = Packed(function, call.payload, call.plain, call.sent, call.name)
+        moved = self._ring_call(packed, call.context, call.future)
         if moved is None or not self.client.calls.submit(moved):
             return False
         call.sent = None
@@ -288,7 +276,7 @@ class Functions:
         client = self.client
         if self._initializer is not None:
             call, args = self._initializer
-            first = self._pickles.keep(pickle_for_worker(call))
+            first = self._pickles.keep(pickle_for_worker(call), name_of(call))
             arguments = bounded(pickle_for_worker((args, {})), "the arguments of the initializer")
             self._number(first)
             client.tell(Kind.INITIALIZER, first.number, arguments)
@@ -373,7 +361,7 @@ class Functions:
             return
         future.note_begun()
         if error is not None:
-            future.set_exception(error)
+            future.set_exception(name_loss(error, call.name))
         elif answer[0] == Kind.RAISED:
             future.set_exception(load_exception(*answer[2:4]))
         else:
@@ -385,18 +373,40 @@ class Functions:
                 future.set_result(value)
 
 
-def _results(futures: deque[Any], deadline: float | None) -> Iterator[Any]:
-    """Yield results in order, and keep no reference to one that is yielded; cancel the rest if the caller stops."""
-    try:
-        while futures:
-            left = None if deadline is None else deadline - time.monotonic()
-            yield _take(futures, left)
-    finally:
-        for future in futures:
-            future.cancel()
+class _Results:
+    """Yields results in order, and keeps no reference to one that is yielded; cancels the rest if the caller stops."""
+
+    def __init__(self, futures: deque[Any], deadline: float | None, abandoned: AbandonedCalls) -> None:
+        self._futures = futures
+        self._deadline = deadline
+        self._abandoned = abandoned
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        futures = self._futures
+        if not futures:
+            raise StopIteration
+        try:
+            left = None if self._deadline is None else self._deadline - time.monotonic()
+            return _take(futures, left)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Cancel the calls whose results were not yielded."""
+        while self._futures:
+            self._futures.pop().cancel()
+
+    def __del__(self) -> None:
+        # Garbage may be collected anywhere, also in a thread that holds a lock which `cancel` takes.
+        if self._futures:
+            self._abandoned.add(self._futures)
 
 
-def _each_of(lists: Iterator[list[T]]) -> Iterator[T]:
+def _each_of(lists: Iterable[list[T]]) -> Iterator[T]:
     """Yield what lists hold, and keep no reference to it."""
     for results in lists:
         results.reverse()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -9,10 +10,12 @@ from concurrent.futures import Future
 from concurrent.futures._base import FINISHED, PENDING, RUNNING
 from typing import Any, Final, Protocol, TypeVar
 
-from .errors import PoolError
+from .errors import PoolClosed, PoolError
 
 T = TypeVar("T")
 _OPEN: Final = (PENDING, RUNNING)
+#: What a forked process gets for a call of its parent.
+FOREIGN: Final = "this call belongs to the parent of this forked process, which gets its result: submit it again here"
 
 
 class Driver(Protocol):
@@ -47,6 +50,7 @@ class PoolFuture(Future[T]):
         self._done_callbacks: list[Callable[[Future[T]], Any]] = []
         self._made: threading.Condition | None = None
         self._announced = False
+        self._process = os.getpid()
         #: Withdraws the request; returns whether no worker will execute it.
         self.withdraw: Callable[[], bool] | None = None
         #: What resolves this future in the thread that waits for it; None if a thread of the connection does.
@@ -100,6 +104,8 @@ class PoolFuture(Future[T]):
     def cancel(self) -> bool:
         """Cancel the call if no worker has begun it; return whether it is cancelled. Waits for the coordinator's answer."""
         withdraw = self.withdraw
+        if self._process != os.getpid():
+            return self.cancelled()
         if self.done() or withdraw is None:
             return super().cancel()
         try:
@@ -160,8 +166,11 @@ class PoolFuture(Future[T]):
 
     def _drive(self, timeout: float | None) -> float | None:
         """Drive a future that is not done; return the rest of a timeout in seconds."""
+        if self._state not in _OPEN:
+            return timeout
+        self._check_process()
         driver = self.driver
-        if driver is None or self._state not in _OPEN:
+        if driver is None:
             return timeout
         deadline = None if timeout is None else time.monotonic() + timeout
         driver.drive(self, deadline)
@@ -169,13 +178,20 @@ class PoolFuture(Future[T]):
 
     def _look(self) -> str:
         """Return the present state."""
-        if self.driver is not None and self._state in _OPEN:
+        if self.driver is not None and self._state in _OPEN and self._process == os.getpid():
             self.driver.look(self)
         return self._state
 
     def _want(self) -> None:
-        if self.driver is not None and self._state in _OPEN:
-            self.driver.want(self)
+        if self._state in _OPEN:
+            self._check_process()
+            if self.driver is not None:
+                self.driver.want(self)
+
+    def _check_process(self) -> None:
+        """Raise PoolClosed in a forked process: nothing resolves this future there."""
+        if self._process != os.getpid():
+            raise PoolClosed(FOREIGN)
 
     def note_begun(self) -> None:
         """Set this future running."""

@@ -17,6 +17,7 @@ from poolrt.errors import PoolClosed
 from poolrt.workers.ipc.channel import Message
 from poolrt.workers.ipc.protocol import Kind
 
+from .abandoned_calls import AbandonedCalls
 from .call_rings import CallRings
 from .open_futures import OpenFutures
 from .printed_text import PrintedText
@@ -44,6 +45,9 @@ class FuturesThread:
         self.open_futures = OpenFutures(self._lock, self._answered, self._printed.stop)
         self._lost: PoolClosed | None = None
         self.calls = CallRings(self)
+        self.abandoned = AbandonedCalls()
+        #: Whether this is a forked process's copy of its parent's connection.
+        self.inherited = False
 
     def _read(self, timeout: float | None) -> None:
         """Wait for a message or a result, ``timeout`` seconds at most, and handle it. Only the leader calls this."""
@@ -106,14 +110,14 @@ class FuturesThread:
         """Read while no other thread waits, and resolve futures, which runs the user's code. Runs in a thread."""
         while True:
             with self._lock:
-                while not self._resolvable and not self.open_futures.is_over and (self._leading or not self._is_needed):
+                while self._has_nothing_to_do and (self._leading or not self._is_needed):
                     if self._lost is not None and not self.calls.outstanding:
                         self.open_futures.close()
                         return
                     look_s = self.calls.next_look()
                     self._answered.wait(FOLLOW_POLL_S if look_s is None and self._futures else look_s)
                     self.calls.look()
-                leads = not self._resolvable and not self.open_futures.is_over
+                leads = self._has_nothing_to_do
                 self._leading = self._leading or leads
             if leads:
                 try:
@@ -121,10 +125,15 @@ class FuturesThread:
                 finally:
                     self._leading = False
                     self._call_followers()
+            self.abandoned.cancel()
             while self._resolvable:
                 self.open_futures.resolving = True
                 self._resolve_next()
             self.open_futures.end_if_done()
+
+    @property
+    def _has_nothing_to_do(self) -> bool:
+        return not (self._resolvable or self.abandoned or self.open_futures.is_over)
 
     @property
     def _is_needed(self) -> bool:

@@ -6,11 +6,15 @@ import pickle
 import threading
 import traceback
 from collections.abc import Callable, Iterable
+from typing import Final
 
 from poolrt.workers.ipc.bounded_decoding import Payload
 
 from . import errors
 from .errors import CoordinatorLoss, FunctionFailed, PoolError, RemoteTraceback
+
+#: What the coordinator, which does not know it, calls a function.
+_FUNCTION: Final = "function"
 
 
 def load_value(load: Callable[[], object]) -> tuple[object, BaseException | None]:
@@ -40,6 +44,16 @@ def load_exception(log: str, data: bytes | Payload) -> BaseException:
 def not_called_twice(error: CoordinatorLoss) -> PoolError:
     """Return the error of a function whose coordinator was lost."""
     return errors.coordinator_lost(f"{error}; a function is not called twice: submit it again if that does no harm")
+
+
+def name_loss(error: BaseException, name: str) -> BaseException:
+    """Return the error of a lost worker with the name of the function that it called, and any other error as it is."""
+    if not isinstance(error, errors.WorkerLoss) or error.what != _FUNCTION:
+        return error
+    text = str(error).replace(f"{_FUNCTION}:", f"{_FUNCTION} {name}:", 1)
+    named = type(error)(text, name, error.steps, error.attempts)
+    named.__cause__ = error.__cause__
+    return named
 
 
 def load_pickle(data: bytes | memoryview, buffers: Iterable[object] = ()) -> object:

@@ -17,7 +17,7 @@ from poolrt.workers.ipc.outlined_payload import is_outlined
 from poolrt.workers.ipc.protocol import Kind
 
 from .futures import PoolFuture
-from .outcomes import load_exception, load_pickle, load_value
+from .outcomes import load_exception, load_pickle, load_value, name_loss
 
 if TYPE_CHECKING:
     from .call_buffers import CallBuffers
@@ -40,6 +40,7 @@ class RingCall:
         "leave",
         "loading",
         "message",
+        "name",
         "number",
         "payload",
         "plain",
@@ -61,9 +62,12 @@ class RingCall:
         future: PoolFuture[Any] | None,
         leave: Callable[[], None],
         sent: CallBuffers | None = None,
+        name: str = "",
     ) -> None:
         #: The client's number of the function; `PLAIN` or 0; what is called once the call has ended, or is taken back.
         self.number = number
+        #: The function's name, for errors.
+        self.name = name
         self.payload = payload
         self.plain = plain
         self.context = context
@@ -174,7 +178,7 @@ class RingCall:
 
     def fail(self, error: BaseException) -> None:
         """Note an error that is its outcome."""
-        self._error = error.copy() if isinstance(error, PoolError) else error
+        self._error = name_loss(error.copy() if isinstance(error, PoolError) else error, self.name)
 
     def settle(self) -> None:
         """Load the outcome, and resolve the future if there is one. After an interrupt, call it again."""

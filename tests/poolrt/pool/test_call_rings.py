@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import gc
 import os
 import random
 import signal
@@ -413,3 +414,71 @@ def _is_closed(pool: poolrt.Pool) -> bool:
     except PoolClosed:
         return True
     return False
+
+
+def _end_by(number: int) -> int:
+    if number > 0:
+        os.kill(os.getpid(), number)
+    return number
+
+
+class _Worker:
+    def end(self, number: int) -> int:
+        return _end_by(number)
+
+
+@pytest.mark.parametrize("warm", [False, True])
+def test_a_lost_worker_names_the_function_and_the_signal(own_pool: poolrt.Pool, warm: bool) -> None:
+    """Given functions by message and on a ring, when they end their worker, then the error names each as its module does."""
+    if warm:
+        _warm(own_pool, _end_by)
+    name = rf"{__name__}\._end_by"
+    ending = "the worker process that executed it was lost; functions are not repeated; it was ended by SIG"
+    for number in (signal.SIGKILL, signal.SIGTERM):
+        with pytest.raises(WorkerLost, match=f"function {name}: {ending}") as lost:
+            own_pool.submit(_end_by, number).result(BOUND_S)
+        assert lost.value.what == f"{__name__}._end_by"
+        assert signal.Signals(number).name in str(lost.value)
+    for function, called in (
+        (_Worker().end, r"_Worker\.end"),
+        (partial(_end_by), "_end_by"),
+        (lambda x: _end_by(x), r".*<lambda>"),
+    ):
+        with pytest.raises(WorkerLost, match=rf"function {__name__}\.{called}: {ending}KILL"):
+            own_pool.submit(function, signal.SIGKILL).result(BOUND_S)
+    for chunk in (1, 3):
+        with pytest.raises(WorkerLost, match=f"function {name}: "):
+            list(own_pool.map(_end_by, [signal.SIGKILL] * 3, chunksize=chunk, timeout=BOUND_S))
+
+
+def test_an_iterator_that_is_collected_while_a_lock_is_held_cancels_its_calls_later(
+    own_pool: poolrt.Pool, tmp_path: Path
+) -> None:
+    """Given a map in a circle, when it is collected in a thread that holds the lock of the rings, then nothing hangs."""
+    _warm(own_pool, _sleep_and_note)
+    path = str(tmp_path / "notes")
+    iterator = own_pool.map(partial(_sleep_and_note, path), range(100))
+    circle: list[Any] = [iterator]
+    circle.append(circle)
+    calls = _rings(own_pool)
+    collected = threading.Event()
+
+    def collect() -> None:
+        with calls._lock, own_pool._session.link.memory._lock:
+            gc.collect()
+        collected.set()
+
+    del iterator, circle
+    thread = threading.Thread(target=collect, daemon=True)
+    thread.start()
+    assert collected.wait(BOUND_S)
+    wait_until(lambda: not calls.outstanding, "the calls are cancelled")
+    assert len(_noted(tmp_path / "notes")) < 100
+    assert own_pool.submit(abs, -3).result(BOUND_S) == 3
+
+
+def _sleep_and_note(path: str | int, number: int = 0) -> int:
+    if isinstance(path, str):
+        _note(path, number)
+        time.sleep(0.02)
+    return number

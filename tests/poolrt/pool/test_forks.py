@@ -8,9 +8,10 @@ import subprocess
 import sys
 import textwrap
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -245,3 +246,37 @@ def test_four_preloaded_workers_answer_1000_requests(settings: dict[str, Any], t
         coordinators = {coordinator for _, coordinator in answers}
         assert len(workers) >= 4
         assert coordinators == {server.pid} if connected else len(coordinators) == len(workers)
+
+
+def _sleep(seconds: float) -> float:
+    time.sleep(seconds)
+    return seconds
+
+
+@pytest.mark.parametrize("calls", [0, 12])
+def test_a_child_that_waits_for_a_call_of_its_parent_gets_an_error(settings: dict[str, Any], calls: int) -> None:
+    """Given calls by message or on a ring, when a child waits for them in any way, then it raises PoolClosed at once."""
+    with poolrt.Pool(workers=1, threads=1, **settings) as pool:
+        for _ in range(calls):
+            pool.submit(_sleep, 0.0).result(BOUND_S)
+        futures = [pool.submit(_sleep, 1.5), pool.submit(_sleep, 0.0)]
+        mapped = pool.map(_sleep, [0.0, 0.0])
+
+        def act() -> bool:
+            ways: list[Callable[[], object]] = [
+                lambda: futures[0].result(BOUND_S),
+                lambda: futures[1].result(),
+                lambda: futures[1].exception(),
+                lambda: wait(futures),
+                lambda: next(mapped),
+            ]
+            for way in ways:
+                with pytest.raises(PoolClosed, match="belongs to the parent of this forked process"):
+                    way()
+            assert not futures[1].cancel()
+            assert not futures[1].done()
+            return pool.submit(_sleep, 0.0).result(BOUND_S) == 0.0
+
+        assert _status(_fork(act)) == 0
+        assert [future.result(BOUND_S) for future in futures] == [1.5, 0.0]
+        assert list(mapped) == [0.0, 0.0]
