@@ -147,7 +147,7 @@ class CallPickles:
         sent = CallBuffers(memory, self._ended.append)
         try:
             sent.fill(buffers, data)
-        except ArenaFull:
+        except (ArenaFull, PoolRefused):  # no memory, or this program has as many slots as it may
             return None
         except BaseException:
             sent.end()

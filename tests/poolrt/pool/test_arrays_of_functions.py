@@ -327,6 +327,18 @@ def test_a_full_arena_loses_nothing(settings: dict[str, Any], length: int) -> No
         del full
 
 
+def test_calls_of_a_program_that_has_all_slots_go_by_messages(own_pool: poolrt.Pool) -> None:
+    """Given a program that has as many slots as it may, when functions get and return arrays, then they come by messages."""
+    array = np.random.default_rng().standard_normal(50_000)
+    memory = own_pool._session.link.memory
+    for count in (1024, 32, 1):
+        with pytest.raises(PoolRefused, match="more than 65536 tensors"):
+            while True:
+                memory.take([1] * count)
+    for _ in range(5):
+        np.testing.assert_array_equal(own_pool.submit(np.negative, array).result(BOUND_S), -array)
+
+
 def test_what_can_never_fit_is_an_error_that_says_so(own_pool: poolrt.Pool) -> None:
     """Given arguments or a result longer than arena and messages, then the error has the numbers and the setting."""
     function: Callable[[int], Any] = _large
