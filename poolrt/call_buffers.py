@@ -7,6 +7,7 @@ to the call until it has ended.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pickle import PickleBuffer
 from typing import Any, Protocol
 
 from poolrt.workers.ipc.call_ring import INLINE_BYTES
@@ -128,7 +129,8 @@ class CallBuffers:
         for place, number in zip(wanted, slots, strict=True):
             buffer = ARGUMENT - place.source
             if number == IN_PLACE:
-                view = self._held[buffer].raw().toreadonly()
+                held = self._held[buffer]
+                view = (held.raw() if type(held) is PickleBuffer else memoryview(held)).toreadonly()
                 start = 0
             else:
                 if number not in bases:

@@ -7,8 +7,9 @@ bytes are copied at once, so those arrays are writable.
 
 from __future__ import annotations
 
+import os
 import weakref
-from collections.abc import Sequence
+from functools import partial
 from typing import Any, Final
 
 from ..ipc.outlined_payload import IN_PLACE, Outlined
@@ -24,6 +25,7 @@ class ArgumentViews:
     def __init__(self, arena: ArenaView) -> None:
         self._arena = arena
         self._mapping: ArenaView | None = None
+        self._watches = False
         #: The buffers of the present call that are viewed: the object that each view refers to, its offset and bytes.
         self._open: list[tuple[weakref.ref[Any], int, int]] = []
         #: Address and bytes of each buffer of the present call; 0 for one that is copied.
@@ -39,7 +41,6 @@ class ArgumentViews:
                 found.append(bytearray(memoryview(self._arena.buffer(offset, nbytes)).cast("B")))
                 self.ranges.append((0, nbytes))
                 continue
-            mapping.share_with_forks(offset, nbytes)  # the function may fork processes that read its arguments
             buffer = mapping.buffer(offset, nbytes)
             self._open.append((weakref.ref(buffer), offset, nbytes))
             self.ranges.append((mapping.address + offset, nbytes))
@@ -62,17 +63,21 @@ class ArgumentViews:
             return
         kept = [(offset, nbytes) for buffer, offset, nbytes in opened if buffer() is not None]
         if not kept:
-            for _, offset, nbytes in opened:
-                mapping.keep_from_forks(offset, nbytes)
             return
         self._mapping = None
-        mapping.keep_from_forks()
         for offset, nbytes in kept:
             mapping.detach(offset, nbytes)
 
-    def sizes(self) -> Sequence[int]:
-        """Return the bytes of the buffers of the present call."""
-        return [nbytes for _, nbytes in self.ranges]
+    def share(self) -> None:
+        """Let a process that the function is about to fork have the arguments, which it may read."""
+        if self._mapping is not None:
+            for _, offset, nbytes in self._open:
+                self._mapping.share_with_forks(offset, nbytes)
+
+    def keep(self) -> None:
+        """Let no process that is forked later have the arguments."""
+        if self._mapping is not None and self._open:
+            self._mapping.keep_from_forks()
 
     def _mapping_for(self, nbytes: int) -> ArenaView | None:
         """Return the mapping for a buffer that is viewed, None for one that is copied."""
@@ -84,5 +89,20 @@ class ArgumentViews:
                 mapping.keep_from_forks()
             except OSError:
                 return None  # the function has kept so much that address space is short
+            if not self._watches:
+                self._watches = True
+                # Not around each call: most functions fork no process.
+                this = weakref.ref(self)
+                os.register_at_fork(before=partial(_share, this), after_in_parent=partial(_keep, this))
             self._mapping = mapping
         return self._mapping
+
+
+def _share(this: weakref.ref[ArgumentViews]) -> None:
+    if (views := this()) is not None:
+        views.share()
+
+
+def _keep(this: weakref.ref[ArgumentViews]) -> None:
+    if (views := this()) is not None:
+        views.keep()

@@ -7,6 +7,7 @@ reading side makes an array of that memory without a copy.
 from __future__ import annotations
 
 import sys
+from functools import lru_cache
 from pickle import PickleBuffer
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -20,7 +21,7 @@ _KINDS: Final = "biufcmMSU"
 
 
 class OutlinedBuffers:
-    """The long buffers of one pickle, in its order: a `PickleBuffer`, or an array that is not contiguous."""
+    """The long buffers of one pickle, in its order: the bytes of an array, an array that is not contiguous, a `PickleBuffer`."""
 
     __slots__ = ("_arrays", "found")
 
@@ -50,7 +51,7 @@ class OutlinedBuffers:
         if dtype.hasobject:
             return NotImplemented
         kind: Any = dtype
-        if dtype.kind in _KINDS and dtype.metadata is None and _describes(dtype):
+        if dtype.metadata is None and _describes(dtype):
             kind = dtype.str
         elif plain:
             return NotImplemented
@@ -64,7 +65,7 @@ class OutlinedBuffers:
             import numpy
 
             flat: Any = (array.T if order == "F" else array).reshape(-1)
-            buffer = self._stand_in(PickleBuffer(flat.view(numpy.uint8)))
+            buffer = self._stand_in(flat.view(numpy.uint8))
         else:
             buffer = self._stand_in(array)
         return rebuild_array, (buffer, kind, array.shape, order)
@@ -99,13 +100,13 @@ def size_of(found: Any) -> int:
 
 def address_of_buffer(found: Any) -> int:
     """Return the address of a contiguous buffer, 0 of an array that is not contiguous, and without NumPy."""
-    if type(found) is not PickleBuffer or "numpy" not in sys.modules:
+    if "numpy" not in sys.modules:
         return 0
     import numpy
 
-    from ..memory.array_address import address_of
+    from ..memory.array_address import address_in_order
 
-    return address_of(numpy.frombuffer(found.raw(), numpy.uint8))
+    return address_in_order(numpy.frombuffer(found.raw(), numpy.uint8) if type(found) is PickleBuffer else found)
 
 
 def write_buffer(found: Any, room: memoryview) -> None:
@@ -122,10 +123,13 @@ def write_buffer(found: Any, room: memoryview) -> None:
         numpy.ndarray(found.shape, found.dtype, room)[...] = found
 
 
+@lru_cache(64)
 def _describes(dtype: Any) -> bool:
-    """Return whether a data type's text stands for it, which is not so for those of other packages."""
+    """Return whether a data type's text stands for it, which is not so for records and those of other packages."""
     import numpy
 
+    if dtype.kind not in _KINDS:
+        return False
     try:
         return bool(numpy.dtype(dtype.str) == dtype)
     except TypeError:
