@@ -205,7 +205,7 @@ class _Answers:
         if client.returncode:
             raise DrillFailed(f"a client exited with status {client.returncode}")
         for kind, report in json.loads(text).items():
-            self._kinds.setdefault(kind, Tally()).add(Tally(**{**report, "refused": Counter(report["refused"])}))
+            self._kinds.setdefault(kind, Tally()).add(Tally.of_report(report))
 
     def check(self, stage: Stage) -> None:
         """Record all answers: none may be wrong, and of runs and functions most have to be right."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import sys
 import threading
-from dataclasses import asdict
 from typing import Any, Final
 
 import numpy as np
@@ -73,7 +72,7 @@ def main() -> None:
     """Work until the end of standard input, then print what happened."""
     over = threading.Event()
     threading.Thread(target=_wait_for_end, args=(over,), daemon=True).start()
-    found: dict[str, Any] = {kind: asdict(tally) for kind, tally in work(sys.argv[1], int(sys.argv[2]), over).items()}
+    found: dict[str, Any] = {kind: tally.report() for kind, tally in work(sys.argv[1], int(sys.argv[2]), over).items()}
     print(json.dumps(found))
 
 

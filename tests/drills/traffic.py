@@ -12,7 +12,7 @@ import threading
 import time
 from collections import Counter
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -55,6 +55,15 @@ class Tally:
         self.refused += other.refused
         self.bad += other.bad
         self.longest_s = max(self.longest_s, other.longest_s)
+
+    def report(self) -> dict[str, Any]:
+        """Return the answers as JSON can hold them; `dataclasses.asdict` makes tuples of the keys of a counter."""
+        return {each.name: getattr(self, each.name) for each in fields(self)} | {"refused": dict(self.refused)}
+
+    @classmethod
+    def of_report(cls, report: dict[str, Any]) -> Self:
+        """Return the answers in a report."""
+        return cls(**{**report, "refused": Counter(report["refused"])})
 
     def __str__(self) -> str:
         others = f", {self.refused.total()} refused" if self.refused else ""
