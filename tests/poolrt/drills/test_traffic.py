@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator
 
@@ -14,7 +15,7 @@ from poolrt.errors import WorkerLost
 from ...drills.pools import check_traffic, pool_of
 from ...drills.scale import SHORT
 from ...drills.stage import Stage
-from ...drills.traffic import Traffic
+from ...drills.traffic import Tally, Traffic
 
 
 @pytest.fixture(scope="module")
@@ -54,3 +55,12 @@ def test_refused_calls_are_seen(used: poolrt.Pool, monkeypatch: pytest.MonkeyPat
     (bound,) = _checked(traffic, "run")
     assert bound.endswith("runs and functions got their results, less than 90%")
     assert bound.startswith("0 of ")
+
+
+def test_a_report_keeps_all_answers_those_that_were_refused_too() -> None:
+    tally = Tally(right=3, struck=1, bad=["one"], longest_s=0.5)
+    tally.refused["WorkerLost: lost"] += 2
+    again = Tally.of_report(json.loads(json.dumps(tally.report())))
+    assert again == tally
+    again.add(tally)
+    assert (again.asked, again.refused.total()) == (14, 4)

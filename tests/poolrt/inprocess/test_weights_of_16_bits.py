@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy.signal import correlate
 
 from poolrt import Executor, Graph
 from poolrt.graph.bfloat16 import from_bfloat16, to_bfloat16
@@ -51,6 +50,8 @@ def test_convolutions_are_rounded_once_and_their_weights_are_f32_in_the_plan(
     g.output("y", g.convolution(g.input("x", x.shape, dtype), *constants, padding=size // 2))
     # When it is computed
     got = wide(Executor(g, cache=cache).run(x=x)["y"], dtype)
+    from scipy.signal import correlate  # a second of processor time, in each process that collects tests
+
     # Then sums are those of float32, and each result is rounded once more
     wanted, magnitude = (
         np.stack([

@@ -54,6 +54,7 @@ def test_models_that_pytorch_exported(kind: str, least: int) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)  # ONNX computes the cases in Python
 def test_the_node_tests_of_the_operators_that_can_be_imported() -> None:
     with warnings.catch_warnings():
         # Generating the cases divides by zero on purpose here and there.
