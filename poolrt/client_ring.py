@@ -21,12 +21,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from poolrt.workers.ipc.processors import Spin
 from poolrt.workers.ipc.ring import CAPACITY, CHANGING, OPEN, PAUSED, RETURNED, SubmittingRing, fence
+from poolrt.workers.kernels.native import ring_words
 
 from .ring_entry import LOST, RingEntry
 from .ring_watcher import RingWatcher
 
 if TYPE_CHECKING:
     from .client import Client
+    from .ring_ends import CompiledEnd, RingEnds
 
 #: Seconds between looks at the coordinator's messages: a worker's end of a bell may outlive it in a process that it forked.
 _LOOK_S: Final = 0.1
@@ -42,7 +44,9 @@ class ClientRing:
 
     __slots__ = (
         "__weakref__",
+        "_address",
         "_bell",
+        "_end",
         "_followers",
         "_leading",
         "_lock",
@@ -56,7 +60,7 @@ class ClientRing:
         "watcher",
     )
 
-    def __init__(self, number: int, ring: SubmittingRing, bell: socket.socket, spin: Spin) -> None:
+    def __init__(self, number: int, ring: SubmittingRing, address: int, bell: socket.socket, spin: Spin) -> None:
         bell.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("@ll", 0, int(_LOOK_S * 1e6)))
         self.number = number
         #: Models that may be run on it.
@@ -66,8 +70,11 @@ class ClientRing:
         #: Whether its worker has exited.
         self.lost = False
         self._ring = ring
+        self._address = address
         self._bell = bell
         self._spin = spin
+        #: What submits and waits without the interpreter, once it is there.
+        self._end: CompiledEnd | None = None
         # A lost ring is closed once no thread uses it.
         weakref.finalize(self, bell.close).atexit = False
         self._lock = threading.Lock()
@@ -81,6 +88,12 @@ class ClientRing:
     def __len__(self) -> int:
         """Return the number of entries in flight."""
         return len(self._under_way)
+
+    def take_ends(self, ends: RingEnds) -> None:
+        """Submit and wait without the interpreter from now on."""
+        from .ring_ends import CompiledEnd
+
+        self._end = CompiledEnd(ends, self._ring, self._address, self._bell.fileno(), self._spin.microseconds)
 
     def is_open(self) -> bool:
         """Return whether entries can probably be submitted."""
@@ -102,6 +115,9 @@ class ClientRing:
             entry.ring = self
             entry.sequence = ring.submitted + 1
             self._under_way.append(entry)
+            if self._end is not None:
+                self._end.submit(entry.sequence, entry.model, entry.inputs, entry.outputs)
+                return True
             if self._spin:
                 ring.note_processor(self._spin.here())
             ring.append(entry.model, entry.inputs, entry.outputs)
@@ -183,6 +199,8 @@ class ClientRing:
 
     def close(self) -> None:
         """Close the bell."""
+        if self._end is not None:
+            self._end.close()
         self._bell.close()
 
     def _reap(self) -> None:
@@ -217,6 +235,15 @@ class ClientRing:
     def _await(self, target: int, client: Client, deadline: float | None) -> None:
         """Wait until an entry is done or something else has changed; some milliseconds may pass in vain."""
         ring = self._ring
+        if self._end is not None and (deadline is None or deadline - time.monotonic() > _LOOK_S):
+            outcome = self._end.wait(target)
+            if outcome == ring_words.PASSED:
+                self._look_around(client)
+            elif outcome == ring_words.CLOSED:
+                self._wait_for_loss(target, client, deadline)
+            elif outcome == ring_words.ENDED and ring.state == CHANGING:
+                self._wait_for_state(client, deadline)
+            return
         if self._spin and self._spin.until(lambda: ring.done >= target, lambda: ring.worker_ran):
             return
         if ring.state == CHANGING:
@@ -239,14 +266,23 @@ class ClientRing:
             if self._bell.recv(_BELLS):
                 return
         except BlockingIOError:
-            client.look()
+            self._look_around(client)
             if not self.lost:
-                self._send_bell()  # an interrupt may have kept a thread from it
                 return
         except TimeoutError:
             raise
         except OSError:
             pass
+        self._wait_for_loss(target, client, deadline)
+
+    def _look_around(self, client: Client) -> None:
+        """Read the coordinator's messages, and ring again: an interrupt may have kept a thread from it."""
+        client.look()
+        if not self.lost:
+            self._send_bell()
+
+    def _wait_for_loss(self, target: int, client: Client, deadline: float | None) -> None:
+        """Wait for the message that the worker has exited, whose end of the bell is closed."""
         if self._ring.done < target:
             client.wait_while(lambda: not self.lost, deadline)
 

@@ -21,10 +21,11 @@ from .client_ring import ClientRing
 
 if TYPE_CHECKING:
     from .client import Client
+    from .ring_ends import RingEnds
     from .ring_entry import RingEntry
 
 #: The kinds of messages that `RingRuns.accept` takes.
-KINDS: Final = frozenset((Kind.RING, Kind.RING_MODEL, Kind.RING_LOST, Kind.RING_FAILED))
+KINDS: Final = frozenset((Kind.RING, Kind.RING_MODEL, Kind.RING_LOST, Kind.RING_FAILED, Kind.RING_ENDS))
 
 
 class RingLost(Exception):
@@ -41,10 +42,14 @@ class RingRuns:
     def __init__(self, spin_us: int = 0) -> None:
         self._rings: dict[int, ClientRing] = {}
         self._spin = Spin(spin_us)
+        self._ends: RingEnds | None = None
 
     def accept(self, message: Message, channel: Channel) -> None:
         """Handle a message about rings. The thread that reads the connection calls this."""
         kind, number = message[:2]
+        if kind == Kind.RING_ENDS:
+            self._take_ends(message[1])
+            return
         if kind == Kind.RING:
             self._add(number, channel)
             return
@@ -79,6 +84,20 @@ class RingRuns:
             ring.close()
         self._rings = {}
 
+    def _take_ends(self, entry: bytes) -> None:
+        """Submit and wait without the interpreter; with it, if this process cannot have the kernels."""
+        from poolrt.workers.engines.object_loader import ObjectError
+        from poolrt.workers.primitives.entry import MalformedEntry
+
+        from .ring_ends import RingEnds
+
+        try:
+            self._ends = RingEnds(entry)
+        except (MalformedEntry, ObjectError, OSError, IndexError):
+            return
+        for ring in [*self._rings.values()]:
+            ring.take_ends(self._ends)
+
     def _add(self, number: int, channel: Channel) -> None:
         try:
             memory, bell = channel.take_fd(), channel.take_fd()
@@ -93,7 +112,10 @@ class RingRuns:
         finally:
             os.close(memory)
         ring = SubmittingRing(number, view.buffer(0, view.nbytes))
-        self._rings[number] = ClientRing(number, ring, sock, self._spin)
+        made = ClientRing(number, ring, view.address, sock, self._spin)
+        if self._ends is not None:
+            made.take_ends(self._ends)
+        self._rings[number] = made
 
 
 def take_error(ring: ClientRing, sequence: int, client: Client) -> Exception | None:

@@ -26,6 +26,7 @@ from .fair_queue import FairQueue
 from .instructions import (
     CollectStatistics,
     FindConstants,
+    FindRingEnds,
     Forget,
     LookedUp,
     LookUp,
@@ -39,6 +40,7 @@ from .lowering import Lowered, LoweringRequest, lower_here
 from .lowering_process import lower_in_process
 from .open_constants import OpenConstants
 from .peers import Owner
+from .placement import creation_cost
 
 if TYPE_CHECKING:
     from poolrt.cachestore import CacheStore
@@ -48,7 +50,7 @@ T = TypeVar("T")
 
 #: The outcome of a task: the name of the state machine's handler, and its arguments.
 Outcome: TypeAlias = tuple[str, tuple[Any, ...]]
-ShortTask: TypeAlias = LookUp | FindConstants | NoteCreated | Forget | CollectStatistics | TrimMemory
+ShortTask: TypeAlias = LookUp | FindConstants | FindRingEnds | NoteCreated | Forget | CollectStatistics | TrimMemory
 Task: TypeAlias = Lower | ShortTask
 #: Seconds that the current task may take to end after `stop`: a coordinator exits within a second.
 _STOP_S: Final = 0.7
@@ -177,6 +179,10 @@ class BackgroundThread:
             self._put("on_looked_up", task.load, self._attempt(partial(self._look_up, task)))
         elif isinstance(task, FindConstants):
             self._keep("on_constants_found", task.load, self._constants.find(task.constants))
+        elif isinstance(task, FindRingEnds):
+            found = self._attempt(self._find_ring_ends)
+            if not isinstance(found, PoolError):  # else clients and workers go on in Python
+                self._keep("on_ring_ends", *found)
         else:
             begin = time.monotonic()
             lowered = self._attempt(partial(self._lower, task))
@@ -291,6 +297,22 @@ class BackgroundThread:
                 found[i] = derived, "derived"
         missing = [i for i in task.primitives if i not in found]
         return LookedUp(found, {i: _kernels_of(lowered.graph.primitives[i].descriptor) for i in missing})
+
+    def _find_ring_ends(self) -> tuple[PrimitiveToLoad, bytes, frozenset[bytes]]:
+        """Return the primitive of the compiled ends of rings, its entry or nothing, and the identities of its kernels."""
+        from poolrt.workers.desc import PrimitiveAttr
+        from poolrt.workers.desc.operations.ring_ends import RingEnds
+        from poolrt.workers.engines.target import cpu_target
+        from poolrt.workers.implementations.primitive_desc import primitive_desc
+        from poolrt.workers.primitives.key import primitive_key
+
+        pd = primitive_desc(RingEnds(), PrimitiveAttr(), cpu_target(self._max_isa))
+        key, store = primitive_key(pd), self._opened()
+        label, wire = f"{pd.op.kind} ({pd.impl_name()})", pd.to_wire()
+        primitive = PrimitiveToLoad(key.digest, label, wire, creation_cost(pd.op.kind))
+        (hit,) = store.get_many([key], creates=True, assemble=lambda _: _assemble(store, primitive))
+        entry = hit.value if hit is not None else self._derive(wire) or b""
+        return primitive, entry, frozenset() if entry else _kernels_of(wire)
 
     def _note_kernels(self, entry: bytes) -> None:
         """Keep the kernels of a verified entry."""

@@ -116,6 +116,10 @@ class NoteCreated(NamedTuple):
     entry: bytes
 
 
+class FindRingEnds(NamedTuple):
+    """Ask the store for the compiled ends of rings; the outcome goes to `State.on_ring_ends`."""
+
+
 class Forget(NamedTuple):
     """Drop the keys and descriptors that the background thread keeps for a load."""
 
@@ -161,6 +165,7 @@ Instruction: TypeAlias = (
     | Lower
     | LookUp
     | FindConstants
+    | FindRingEnds
     | CloseFiles
     | NoteCreated
     | Forget

@@ -17,9 +17,10 @@ from typing import Any, Final
 from poolrt.arena import ArenaExhausted
 from poolrt.cachestore.lru import Lru
 from poolrt.cachestore.portable_error import PortableError
-from poolrt.errors import GraphRefused, PoolRefused
+from poolrt.errors import CreationFailed, GraphRefused, PoolRefused
 from poolrt.graph.engine_name import require_engines
 from poolrt.workers.ipc.bounded_decoding import Payload
+from poolrt.workers.ipc.channel import MalformedMessage, Message
 from poolrt.workers.ipc.protocol import IN_FILE, Kind
 
 from .creations import Creation, Creations
@@ -34,6 +35,7 @@ from .instructions import (
     LoweredGraph,
     NoteCreated,
     PendingGraph,
+    PrimitiveToLoad,
     Send,
 )
 from .jobs import Job, Model
@@ -45,6 +47,8 @@ from .worker_set import WorkerSet, arena_full
 LOADS_LIMIT: Final = 64
 #: Bytes of graphs that one client may have waiting until they are lowered.
 GRAPHS_BYTES: Final = 128 * 1024 * 1024
+#: Waits for the compiled ends of rings in the place of a load, whose numbers begin at 1.
+_RING_ENDS: Final = 0
 #: Constants that the loads of one client that are under way may have, if there are several.
 CONSTANTS_LIMIT: Final = 20_000
 #: Characters of a graph's name that are kept, for errors.
@@ -199,11 +203,38 @@ class Loads:
         self.schedule()
         self._advance(load)
 
+    def on_creator_message(self, number: int, kind: Kind, message: Message) -> None:
+        """Take a creator's answer. Raises MalformedMessage for anything else."""
+        if kind is Kind.READY:
+            self._creations.mark_ready(number)
+        elif kind in (Kind.CREATED, Kind.BROKEN):
+            creation = self._creations.finish(number, message[1])
+            if creation is None:
+                raise MalformedMessage(f"a creator answered creation {message[1]}, which it was not given")
+            if kind is Kind.CREATED:
+                self.created(creation, message[2], message[3])
+            else:
+                label, (cause, text, log) = creation.primitive.label, message[2:]
+                for load, _ in creation.waiting:
+                    self.fail(load, CreationFailed(cause, f"{label}: {text}", log))
+        else:
+            raise MalformedMessage(f"creators must not send {kind.name}")
+
+    def take_ring_ends(self, primitive: PrimitiveToLoad, entry: bytes, kernels: frozenset[bytes]) -> None:
+        """Take the compiled ends of rings from the store, or have them created if the entry is empty."""
+        if entry:
+            self._worker_set.rings.set_ends(entry)
+        else:
+            self._creations.want(primitive, _RING_ENDS, 0, kernels)
+            self.schedule()
+
     def created(self, creation: Creation, entry: bytes, source: str) -> None:
         """Give the entry of a finished creation to all loads that wait for it."""
         self._memory.put(creation.primitive.digest, entry)
         self._out.append(NoteCreated(entry))
         loads = dict.fromkeys(number for number, _ in creation.waiting)
+        if _RING_ENDS in loads:
+            self._worker_set.rings.set_ends(entry)
         for number, index in creation.waiting:
             if number in self.under_way:
                 self._fill(self.under_way[number], index, entry, source)

@@ -17,7 +17,7 @@ from poolrt.workers.ipc.channel import Message
 from poolrt.workers.ipc.protocol import Kind
 from poolrt.workers.ipc.ring import PAUSED, SLOTS_LIMIT
 
-from .instructions import AttachRing, HangUp, Instruction, Send
+from .instructions import AttachRing, FindRingEnds, HangUp, Instruction, Send
 from .jobs import Model
 from .ring import LostRing, Ring
 
@@ -64,6 +64,16 @@ class Rings:
         #: Models that clients may run on rings, by client and number.
         self._models: dict[int, dict[int, Model]] = {}
         self._lost: dict[int, LostRing] = {}
+        #: The entry of the compiled ends, empty before it comes; whether it was asked for; the peers that have it.
+        self._ends = b""
+        self._asked = False
+        self._told: set[int] = set()
+
+    def set_ends(self, entry: bytes) -> None:
+        """Send clients and workers the compiled ends of rings. Without them, they go on in Python."""
+        self._ends = entry
+        for ring in self._rings.values():
+            self._tell(ring)
 
     def count_run(self, model: Model) -> None:
         """Count a run by messages, and grant rings after some."""
@@ -108,6 +118,7 @@ class Rings:
     def withdraw(self, client: int) -> bool:
         """End the rings of a client that has disconnected; return whether a worker may still write to its slots."""
         self._models.pop(client, None)
+        self._told.discard(client)
         for ring in [ring for ring in self._rings.values() if ring.client == client]:
             ring.left = True
             self._out.append(Send(ring.worker, [Kind.DETACH, ring.number]))
@@ -134,6 +145,7 @@ class Rings:
 
     def reap(self, worker: int, ending: str, *, overdue: bool) -> None:
         """Remove the rings of a worker that has exited."""
+        self._told.discard(worker)
         for ring in [ring for ring in self._rings.values() if ring.worker == worker]:
             del self._rings[ring.number]
             if ring.left:
@@ -199,9 +211,20 @@ class Rings:
             ring = Ring(next(self._numbers), model.client, worker.number)
             self._rings[ring.number] = ring
             self._out.append(AttachRing(ring))
+            self._tell(ring)
         self._send_model(worker, model)
         allowed = [Kind.ALLOW, ring.number, model.number, model.input_sizes, model.output_sizes]
         self._out.append(Send(worker.number, allowed))
+
+    def _tell(self, ring: Ring) -> None:
+        """Send the compiled ends to both sides of a ring; ask the store for them before the first one."""
+        if not self._asked:
+            self._asked = True
+            self._out.append(FindRingEnds())
+        for peer in (ring.worker, ring.client):
+            if self._ends and peer not in self._told and not ring.left:
+                self._told.add(peer)
+                self._out.append(Send(peer, [Kind.RING_ENDS, self._ends]))
 
     def _send_error(
         self, worker: int, number: int, sequence: int, cause: str, text: str, log: str, raised: str

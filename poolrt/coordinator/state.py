@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from poolrt.arena import Allocator, ArenaExhausted
 from poolrt.cachestore.lru import Lru
-from poolrt.errors import CreationFailed, FunctionFailed, PoolError, PoolRefused, RunFailed, unfit_error
+from poolrt.errors import FunctionFailed, PoolError, PoolRefused, RunFailed, unfit_error
 from poolrt.workers.ipc.bounded_decoding import Payload
 from poolrt.workers.ipc.channel import MalformedMessage, Message
 from poolrt.workers.ipc.protocol import NUMBERS_LIMIT, Kind
@@ -20,7 +20,18 @@ from poolrt.workers.ipc.protocol import NUMBERS_LIMIT, Kind
 from .call_ring import CallRing
 from .call_rings import CALL_KINDS
 from .creations import Creations
-from .instructions import CloseFiles, CollectStatistics, HangUp, Instruction, Kill, LookedUp, LoweredGraph, Send, Slow
+from .instructions import (
+    CloseFiles,
+    CollectStatistics,
+    HangUp,
+    Instruction,
+    Kill,
+    LookedUp,
+    LoweredGraph,
+    PrimitiveToLoad,
+    Send,
+    Slow,
+)
 from .jobs import Job, Model
 from .leases import Leases, NotHeld
 from .loads import Loads
@@ -134,7 +145,9 @@ class State:
             if number in self.worker_set.workers:
                 self._on_worker_message(number, kind, message)
             elif number in self.creations.creators:
-                self._on_creator_message(number, kind, message)
+                self.loads.on_creator_message(number, kind, message)
+                self.loads.schedule()
+                self.worker_set.dispatch()
         except MalformedMessage as error:
             self._out.append(Kill(number, str(error)))
         return self._take_instructions()
@@ -162,6 +175,11 @@ class State:
     def on_ring_failed(self, worker: int, ring: int) -> list[Instruction]:
         """Handle a ring that could not be made: runs go by messages."""
         self.worker_set.rings.end(worker, ring)
+        return self._take_instructions()
+
+    def on_ring_ends(self, primitive: PrimitiveToLoad, entry: bytes, kernels: frozenset[bytes]) -> list[Instruction]:
+        """Take the compiled ends of rings from the store, or have them created if the entry is empty."""
+        self.loads.take_ring_ends(primitive, entry, kernels)
         return self._take_instructions()
 
     def on_calls_failed(self, ring: CallRing) -> list[Instruction]:
@@ -399,25 +417,6 @@ class State:
             raise MalformedMessage(f"a worker printed for job {token}, which is no function that it was given")
         if job.client in self.clients:
             self._out.append(Send(job.client, [Kind.TEXT, job.request, stream, left_out, text]))
-
-    def _on_creator_message(self, number: int, kind: Kind, message: Message) -> None:
-        if kind is Kind.READY:
-            self.creations.mark_ready(number)
-        elif kind in (Kind.CREATED, Kind.BROKEN):
-            creation = self.creations.finish(number, message[1])
-            if creation is None:
-                raise MalformedMessage(f"a creator answered creation {message[1]}, which it was not given")
-            if kind is Kind.CREATED:
-                self.loads.created(creation, message[2], message[3])
-            else:
-                label, (cause, text, log) = creation.primitive.label, message[2:]
-                for load, _ in creation.waiting:
-                    failed = CreationFailed(cause, f"{label}: {text}", log)
-                    self.loads.fail(load, failed)
-        else:
-            raise MalformedMessage(f"creators must not send {kind.name}")
-        self.loads.schedule()
-        self.worker_set.dispatch()
 
     def _on_rings_left(self, client: int) -> None:
         workers = self.worker_set

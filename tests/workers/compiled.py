@@ -56,3 +56,8 @@ def region_loop(*parts: str) -> tuple[NativeKernel, ...]:
     """Return kernels of native pools, loaded; as in a pool, without the extensions that they do not use."""
     target = cpu_target(host_isa())
     return tuple(load_object(compiled(KernelSpec.of("region_loop", part=part), target)) for part in parts)
+
+
+def ring_end(part: str) -> NativeKernel:
+    """Return a kernel of the ends of rings, loaded."""
+    return load_object(compiled(KernelSpec.of("ring_ends", part=part), cpu_target(host_isa())))

@@ -25,6 +25,11 @@ class Spin:
         self._nanoseconds = 1000 * spin_us
         self._processor = _processor_of() if spin_us else None
 
+    @property
+    def microseconds(self) -> int:
+        """The longest spin."""
+        return self._nanoseconds // 1000
+
     def __bool__(self) -> bool:
         return self._nanoseconds > 0
 

@@ -147,6 +147,7 @@ class Kind(IntEnum):
     ATTACH = 52, "count"  # ring; comes with the descriptors of its memory and its bell
     ALLOW = 53, "count count counts counts"  # ring, model to accept on it, sizes of inputs and outputs in bytes
     DETACH = 54, "count"  # ring; answered by DETACHED
+    RING_ENDS = 57, "bytes"  # entry of the compiled ends of rings; to clients too
 
     # worker -> coordinator
     READY = 60, "count count"  # process id, threads of the process

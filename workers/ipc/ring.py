@@ -106,7 +106,13 @@ class SubmittingRing(Ring):
 
     def __init__(self, number: int, buffer: Any) -> None:
         super().__init__(number, buffer)
-        self._rung = 0
+        #: The worker's sleep that was rung for last. A compiled end writes it too.
+        self._rung = array("q", (0,))
+
+    @property
+    def rung_address(self) -> int:
+        """The address of the number of the worker's sleep that was rung for last."""
+        return self._rung.buffer_info()[0]
 
     def append(self, model: int, inputs: Sequence[int], outputs: Sequence[int]) -> int:
         """Publish an entry and return its sequence. The caller leaves room (`CAPACITY`), and rings if `must_ring`."""
@@ -121,11 +127,11 @@ class SubmittingRing(Ring):
     def must_ring(self) -> int:
         """Return the number of the worker's sleep that must be ended, 0 for none. Call it after the append, and a `fence`."""
         sleep: int = self._words[_WORKER_SLEEPS]
-        return sleep if sleep != self._rung else 0
+        return sleep if sleep != self._rung[0] else 0
 
     def note_rung(self, sleep: int) -> None:
         """Note that the bell was rung: after it, because an interrupt between the two must not leave the worker asleep."""
-        self._rung = sleep
+        self._rung[0] = sleep
 
     def status(self, sequence: int) -> int:
         """Return how an entry ended that is `done`."""
@@ -165,9 +171,22 @@ class ServingRing(Ring):
 
     def __init__(self, number: int, buffer: Any) -> None:
         super().__init__(number, buffer)
-        self._count = 0
-        self._sleeps = 0
-        self._rung = 0
+        #: Entries that are done, sleeps, and the client's sleep that was rung for last. A compiled loop counts here too.
+        self._counts = array("q", (0, 0, 0))
+
+    @property
+    def counts_address(self) -> int:
+        """The address of this side's own counts, in the order of `ring_words`."""
+        return self._counts.buffer_info()[0]
+
+    @property
+    def next_sequence(self) -> int:
+        """The sequence of the entry that is taken next, or has been begun."""
+        return self._counts[0] + 1
+
+    @property
+    def _count(self) -> int:
+        return self._counts[0]
 
     @property
     def has_entries(self) -> bool:
@@ -217,23 +236,23 @@ class ServingRing(Ring):
     def complete(self, status: int) -> None:
         """Publish how the entry that was taken last has ended. The caller rings if `must_ring`."""
         words = self._words
-        self._count += 1
-        words[_STATUSES + (self._count - 1) % CAPACITY] = status
-        words[_TAKEN] = words[_DONE] = self._count
+        count = self._counts[0] = self._counts[0] + 1
+        words[_STATUSES + (count - 1) % CAPACITY] = status
+        words[_TAKEN] = words[_DONE] = count
 
     def must_ring(self) -> bool:
         """Return whether the client sleeps for an entry that is done, and has not been rung for since."""
         fence()
         sleeps = self._words[_CLIENT_SLEEPS]
-        if not sleeps or sleeps > self._count or sleeps == self._rung:
+        if not sleeps or sleeps > self._count or sleeps == self._counts[2]:
             return False
-        self._rung = sleeps
+        self._counts[2] = sleeps
         return True
 
     def sleep(self) -> bool:
         """Ask for a bell at the next entry; False if there is one already. Call `awake` afterwards."""
-        self._sleeps += 1
-        self._words[_WORKER_SLEEPS] = self._sleeps
+        self._counts[1] += 1
+        self._words[_WORKER_SLEEPS] = self._counts[1]
         fence()
         return self._words[_SUBMITTED] == self._count
 

@@ -18,6 +18,7 @@ from ..threadpools.sequential import SequentialPool
 from .execution_plan import ExecutionPlan, PlaceKind
 from .locations import HostMemory, Location
 from .lone_batch import LoneBatch
+from .routine import Routine
 
 if TYPE_CHECKING:
     from ..streams.stream import Stream
@@ -91,6 +92,15 @@ class CpuBackend:
             return None
         submit = None if type(pool) is SequentialPool else pool.run_regions
         return LoneBatch.of(self._inputs, self._outputs, self._order, batch, submit)
+
+    def routine(self, batch: PackedRegions) -> Routine | None:
+        """Return the only batch of a plan for a compiled loop; None if threads run tasks of it, or Python is to print lines."""
+        if type(self._pool) is not SequentialPool or self._plan.texts:
+            return None
+        inputs = len(self._plan.inputs)
+        moves = [(number, job, place, offset) for number, job, place, offset in self._inputs]
+        moves += [(inputs + number, job, place, offset) for number, job, place, offset in self._outputs]
+        return Routine(moves, batch)
 
     def wait(self) -> None:
         """Return when all regions have ended. Raises KernelFailed."""

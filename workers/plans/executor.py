@@ -16,6 +16,7 @@ from .cpu_backend import CpuBackend
 from .execution_plan import CrossEngineReorder, ExecutionPlan
 from .locations import Aliases, HostMemory, Location
 from .lone_batch import LoneBatch
+from .routine import Routine
 
 if TYPE_CHECKING:
     import pyopencl
@@ -111,8 +112,12 @@ class PlanExecutor:
         self._keep += ((backend, backend.nbytes) for backend in self._backends)
         #: The only batch, if the plan has one, of a CPU whose pool is not asynchronous.
         self.alone: LoneBatch | None = None
+        #: The plan for a compiled loop; None if it is not for one, or this is closed.
+        self.routine: Routine | None = None
         if len(self._backends) == len(self._batches) == 1 and isinstance(self._backends[0], CpuBackend):
             self.alone = self._backends[0].alone(self._batches[0][1])
+            if record is None:
+                self.routine = self._backends[0].routine(self._batches[0][1])
 
     def parts(self) -> list[tuple[object, int]]:
         """Return what this keeps alive, with its bytes: workspaces, scratchpads, resources, and what it was given."""
@@ -146,7 +151,7 @@ class PlanExecutor:
         """Wait for the engines and release what the steps hold."""
         self.settle()
         self._batches.clear()
-        self.alone = None
+        self.alone = self.routine = None
 
     def settle(self) -> None:
         """Return when no engine works on memory of a run: neither an error nor an interrupt must free what is in use."""

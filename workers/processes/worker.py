@@ -17,6 +17,7 @@ from poolrt.cachestore.portable_error import describe_exception
 
 from ..desc.codec import encode, unpack
 from ..engines.engine import Engine
+from ..engines.object_loader import ObjectError
 from ..ipc.channel import Channel, ChannelClosed, MalformedMessage, Message
 from ..ipc.protocol import IN_FILE, Kind, check_message
 from ..memory.arena_view import ArenaView
@@ -24,7 +25,7 @@ from ..memory.buffer import Buffer
 from ..plans.execution_plan import ExecutionPlan
 from ..plans.executor import PlanExecutor
 from ..plans.realization import realize_all
-from ..primitives.entry import parse_entry
+from ..primitives.entry import MalformedEntry, parse_entry
 from ..streams.attributes import StreamAttr
 from ..streams.stream import Stream
 from ..threadpools.interface import KernelFailed
@@ -41,6 +42,7 @@ from .worker_rings import WorkerRings
 if TYPE_CHECKING:
     from poolrt.cachestore.mapping import MappedBytes
 
+    from ..plans.routine import Routine
     from ..threadpools.interface import ThreadpoolInterface
 
 
@@ -99,7 +101,8 @@ class _Worker:
         self._prints = Prints(channel)
         self._slots = ResultSlots(channel, self._prints.send, arena)
         self._functions = Functions(CallMemory(self._slots))
-        self._rings = WorkerRings(channel, arena, self._run, self._report_failure, self._report_broken, spin_us)
+        report = self._report_failure, self._report_broken
+        self._rings = WorkerRings(channel, arena, self._run, *report, self._routine, spin_us)
         self._calls = WorkerCalls(channel, self._functions, self._prints, self._slots, self._rings.pause)
         self._rings.wait_beside(self._calls)
         self._actions: dict[Kind, Callable[[Message], Message | None]] = {
@@ -117,6 +120,7 @@ class _Worker:
             Kind.DROP: self._drop_model,
             Kind.ATTACH: self._attach,
             Kind.ALLOW: self._allow,
+            Kind.RING_ENDS: self._take_ring_ends,
             Kind.DETACH: self._detach,
             Kind.GATE: lambda _: self._calls.take_gate(channel.take_fd()),
             Kind.ATTACH_CALLS: self._attach_calls,
@@ -163,6 +167,18 @@ class _Worker:
         model = self._models[number]
         executor = model.executor or self._realize(model)
         executor.run(inputs, outputs)
+
+    def _routine(self, number: int) -> Routine | None:
+        """Return a model's plan for a compiled loop; None if there is none, or before the first run."""
+        model = self._models.get(number)
+        return model.executor.routine if model is not None and model.executor is not None else None
+
+    def _take_ring_ends(self, message: Message) -> None:
+        """Serve rings with the compiled loop; without it if this process cannot have it."""
+        try:
+            self._rings.take_loop(self._engine.cpu.realize(parse_entry(message[1]).binaries[0]))
+        except (MalformedEntry, ObjectError, OSError, IndexError):
+            pass
 
     def _attach(self, message: Message) -> Message | None:
         """Serve a ring, unless this process can have no more descriptors: then its client sends runs as messages."""
@@ -238,6 +254,7 @@ class _Worker:
     def _take_model(self, message: Message) -> None:
         _, number, plan, entries, constants = message
         self._models[number] = _Model(plan, entries, constants)
+        self._rings.note_change()
 
     def _take_files(self, message: Message) -> None:
         """Note the files of a model's constants; the first run maps them, since errors belong to runs."""

@@ -3,6 +3,9 @@
 Guarantees: a client that writes anything but a valid entry loses its connection, and nothing else happens. A worker never
 waits for a client: it sends and receives bells without waiting, even if the client changes its own end. It takes one entry of
 each ring in turn.
+
+Once the worker has the compiled loop (`RingLoop`), that serves all entries but unusual ones, and sleeps unless there are rings of
+calls too.
 """
 
 from __future__ import annotations
@@ -10,14 +13,19 @@ from __future__ import annotations
 import os
 import select
 import socket
-import sys
 from collections.abc import Callable, Sequence
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from ..ipc.channel import Channel
 from ..ipc.processors import Spin
 from ..ipc.ring import EXECUTED, FAILED, RETURNED, Entry, MalformedRing, ServingRing
+from ..kernels.native import ring_words
 from ..memory.arena_view import ArenaView
+from .ring_loop import RingLoop, Served
+
+if TYPE_CHECKING:
+    from ..engines.object_loader import NativeKernel
+    from ..plans.routine import Routine
 
 #: Slots start on multiples of this.
 _GRAIN: Final = 128
@@ -34,6 +42,9 @@ class Beside(Protocol):
 
     watch: Callable[[int], object]
     unwatch: Callable[[int], object]
+
+    def __len__(self) -> int:
+        """Return how many rings there are."""
 
     @property
     def pending(self) -> bool:
@@ -55,10 +66,11 @@ class _Attached:
     ``checked`` has the entries that were found valid, by their bytes without the sequence: model, addresses.
     """
 
-    __slots__ = ("bell", "checked", "models", "ring")
+    __slots__ = ("address", "bell", "checked", "models", "ring")
 
-    def __init__(self, ring: ServingRing, bell: socket.socket) -> None:
+    def __init__(self, ring: ServingRing, address: int, bell: socket.socket) -> None:
         self.ring = ring
+        self.address = address
         self.bell = bell
         self.models: dict[int, tuple[Sequence[int], Sequence[int]]] = {}
         self.checked: dict[bytes, tuple[int, Sequence[int], Sequence[int]]] = {}
@@ -75,6 +87,7 @@ class WorkerRings:
     """The rings that are attached. ``execute(model, inputs, outputs)`` runs a model on addresses; errors go to ``failed``.
 
     ``broken(ring, reason)`` is called for a client that breaks the rules, ``failed(ring, sequence, error)`` for an entry.
+    ``routine(model)`` returns a model's plan for a compiled loop, None if it has none or was never executed.
     """
 
     def __init__(
@@ -84,12 +97,14 @@ class WorkerRings:
         execute: Callable[[int, Sequence[int], Sequence[int]], None],
         failed: Callable[[int, int, Exception], None],
         broken: Callable[[int, str], None],
+        routine: Callable[[int], Routine | None],
         spin_us: int = 0,
     ) -> None:
         self._arena = arena
         self._execute = execute
         self._failed = failed
         self._broken = broken
+        self._routine = routine
         self._rings: dict[int, _Attached] = {}
         self._bells: dict[int, _Attached] = {}
         self._channel = channel.fileno()
@@ -98,6 +113,11 @@ class WorkerRings:
         self._paused = False
         self._beside: Beside | None = None
         self._spin = Spin(spin_us)
+        self._spin_us = spin_us
+        self._loop: RingLoop | None = None
+        #: The rings that the loop serves, in its order, and whether it must be told of changes before it runs again.
+        self._looped: list[_Attached] = []
+        self._is_stale = True
         #: Whether an entry was served since the last sleep.
         self._served = False
 
@@ -110,6 +130,15 @@ class WorkerRings:
     def __len__(self) -> int:
         return len(self._rings)
 
+    def take_loop(self, serve: NativeKernel) -> None:
+        """Serve with a compiled loop from now on, given by its kernel."""
+        self._loop = RingLoop(serve, self._arena, self._spin_us)
+        self._is_stale = True
+
+    def note_change(self) -> None:
+        """Note that models may have other plans from now on."""
+        self._is_stale = True
+
     def attach(self, number: int, memory: int, bell: int) -> None:
         """Serve a ring; its descriptors are this object's now."""
         sock = socket.socket(fileno=bell)
@@ -118,7 +147,8 @@ class WorkerRings:
             view.keep_from_forks()
         finally:
             os.close(memory)
-        attached = _Attached(ServingRing(number, view.buffer(0, view.nbytes)), sock)
+        attached = _Attached(ServingRing(number, view.buffer(0, view.nbytes)), view.address, sock)
+        self._is_stale = True
         self._rings[number] = attached
         self._bells[sock.fileno()] = attached
         self._poll.register(sock, select.POLLIN)
@@ -128,6 +158,7 @@ class WorkerRings:
     def allow(self, number: int, model: int, inputs: Sequence[int], outputs: Sequence[int]) -> None:
         """Accept runs of a model on a ring. Ignores a ring that is not attached."""
         if number in self._rings:
+            self._is_stale = True
             self._rings[number].models[model] = inputs, outputs
             self._rings[number].checked.clear()
 
@@ -136,10 +167,13 @@ class WorkerRings:
         for attached in self._rings.values():
             attached.models.pop(model, None)
             attached.checked.clear()
+        if self._loop is not None:
+            self._renew(self._loop)  # now: the loop must not keep the model's kernels
 
     def detach(self, number: int) -> None:
         """Serve a ring no more. Ignores one that is not attached."""
         attached = self._rings.pop(number, None)
+        self._is_stale = True
         if attached is not None:
             if self._bells.pop(attached.bell.fileno(), None) is not None:
                 self._poll.unregister(attached.bell)
@@ -157,12 +191,14 @@ class WorkerRings:
                 return True
             self._paused = False
             self._change(ServingRing.resume)
+        beside = self._beside
+        if self._loop is not None and self._run_loop(self._loop, sleeps=not beside) != ring_words.IDLE:
+            return self._ready(0)
         rings = [attached.ring for attached in self._rings.values()]
         if any(ring.has_entries for ring in rings) or (self._served and self._spin and self._spin_for_entry(rings)):
             # Messages get their turn between entries, and a bell of a client that has exited is found.
             return self._ready(0)
         self._served = False
-        beside = self._beside
         try:
             idle = all(ring.sleep() for ring in rings) and (beside is None or beside.sleep())
             return self._ready(None if idle else 0)
@@ -173,13 +209,56 @@ class WorkerRings:
                 beside.awake()
 
     def serve(self) -> None:
-        """Execute an entry of each ring that has one."""
+        """Execute an entry of each ring that has one; with a compiled loop, all. While the worker pauses, nothing."""
+        if self._paused:
+            return  # clients take what they have submitted for returned
+        if self._loop is not None:
+            self._run_loop(self._loop, sleeps=False)
+            return
         for attached in [*self._rings.values()]:
             if attached.ring.has_entries:
-                try:
-                    self._serve_one(attached)
-                except MalformedRing as error:
-                    self._break(attached, error)
+                self._serve_or_break(attached)
+
+    def _run_loop(self, loop: RingLoop, *, sleeps: bool) -> int:
+        """Run the compiled loop, do what it leaves for Python, and return why it ended."""
+        if self._is_stale:
+            self._is_stale = False
+            self._renew(loop)
+        outcome = loop.run(sleeps=sleeps)
+        if outcome == ring_words.UNUSUAL:
+            self._serve_or_break(self._looped[loop.place])
+        elif outcome == ring_words.FAILED:
+            attached = self._looped[loop.place]
+            try:
+                raise loop.error()
+            except Exception as error:  # noqa: BLE001 - the client gets the error
+                self._fail(attached, error)
+        return outcome
+
+    def _renew(self, loop: RingLoop) -> None:
+        """Let the loop serve the present rings and models."""
+        self._looped = [*self._rings.values()]
+        served = []
+        for each in self._looped:
+            found = {number: self._routine(number) for number in each.models}
+            routines = {number: (plan, *each.models[number]) for number, plan in found.items() if plan is not None}
+            bell = each.bell.fileno() if each.bell.fileno() in self._bells else -1
+            served.append(Served(each.ring, each.address, bell, routines))
+        loop.renew(served, [self._channel])
+
+    def _serve_or_break(self, attached: _Attached) -> None:
+        try:
+            self._serve_one(attached)
+        except MalformedRing as error:
+            self._break(attached, error)
+
+    def _fail(self, attached: _Attached, error: Exception) -> None:
+        """End the entry that has been begun with an error, and wake its client."""
+        ring = attached.ring
+        self._failed(ring.number, ring.next_sequence, error)
+        ring.complete(FAILED)
+        if ring.must_ring():
+            attached.wake()
 
     def _serve_one(self, attached: _Attached) -> None:
         ring = attached.ring
@@ -204,10 +283,11 @@ class WorkerRings:
             try:
                 self._execute(*found)
             except Exception as error:  # noqa: BLE001 - the client gets the error
-                self._failed(ring.number, int.from_bytes(fields[:_SEQUENCE_BYTES], sys.byteorder), error)
-                ring.complete(FAILED)
-            else:
-                ring.complete(EXECUTED)
+                self._fail(attached, error)
+                return
+            ring.complete(EXECUTED)
+            if self._loop is not None and self._routine(found[0]) is not None:
+                self._is_stale = True  # this was its first execution
         if ring.must_ring():
             attached.wake()
 
@@ -266,5 +346,6 @@ class WorkerRings:
         except OSError:
             pass
         # The client has closed its end: the coordinator detaches the ring. Entries that it has submitted are executed.
+        self._is_stale = True
         del self._bells[fd]
         self._poll.unregister(fd)

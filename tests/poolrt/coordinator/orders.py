@@ -14,6 +14,7 @@ from poolrt.coordinator.instructions import (
     CloseFiles,
     CollectStatistics,
     FindConstants,
+    FindRingEnds,
     Forget,
     HangUp,
     Instruction,
@@ -21,6 +22,7 @@ from poolrt.coordinator.instructions import (
     LookUp,
     Lower,
     NoteCreated,
+    PrimitiveToLoad,
     Role,
     Send,
     Slow,
@@ -47,6 +49,7 @@ class Process:
     models: dict[int, int] = field(default_factory=dict)
     functions: set[int] = field(default_factory=set)
     callers: set[int] = field(default_factory=set)
+    ends: bool = False
     since: float = 0.0
 
 
@@ -63,6 +66,7 @@ class Client:
     rings: set[int] = field(default_factory=set)
     lost_rings: list[int] = field(default_factory=list)
     begun: set[int] = field(default_factory=set)
+    ends: bool = False
     initializer: bool = False
     called: bool = False
 
@@ -127,6 +131,9 @@ class Orders(RuleBasedStateMachine):
                 self.looking.append(step)
             elif isinstance(step, FindConstants):
                 self.seeking.append(step)
+            elif isinstance(step, FindRingEnds):
+                primitive = PrimitiveToLoad("ends", "ring_ends", [], 0.3)
+                self.carry_out(self.state.on_ring_ends(primitive, b"ends", frozenset()))
             elif isinstance(step, CloseFiles):
                 assert self.opened.issuperset(step.descriptors), "a file is closed once"
                 self.opened.difference_update(step.descriptors)
@@ -189,6 +196,10 @@ class Orders(RuleBasedStateMachine):
             )
             self.allowing.append((number, *message[1:3]))
             return
+        if kind == Kind.RING_ENDS:
+            assert not process.ends, "a worker is sent the compiled ends once"
+            process.ends = True
+            return
         if kind == Kind.DETACH:
             self.detaching.append((number, message[1]))
             return
@@ -246,6 +257,10 @@ class Orders(RuleBasedStateMachine):
             client.rings.remove(request)
             client.lost_rings.append(request)
             assert request not in self.rings, "a ring is lost once its worker has exited"
+            return
+        if kind == Kind.RING_ENDS:
+            assert not client.ends, "a client is sent the compiled ends once"
+            client.ends = True
             return
         assert request in client.unanswered, "a request is answered once"
         if kind == Kind.STAGE:

@@ -7,7 +7,18 @@ from typing import Any
 
 import pytest
 
-from poolrt.coordinator.instructions import AttachRing, HangUp, Instruction, Kill, Lower, LoweredGraph, Send, Spawn
+from poolrt.coordinator.instructions import (
+    AttachRing,
+    FindRingEnds,
+    HangUp,
+    Instruction,
+    Kill,
+    Lower,
+    LoweredGraph,
+    PrimitiveToLoad,
+    Send,
+    Spawn,
+)
 from poolrt.coordinator.ring import Ring
 from poolrt.coordinator.rings import GRANTED_AFTER
 from poolrt.coordinator.state import State
@@ -34,6 +45,7 @@ class _Pool:
         self.killed: list[Kill] = []
         self.closed: list[int] = []
         self.lowering: list[int] = []
+        self.sought: list[FindRingEnds] = []
         self.requests = itertools.count(1)
         self.play(self.state.start())
         for worker in self.workers:
@@ -66,6 +78,8 @@ class _Pool:
                 self.killed.append(step)
             elif isinstance(step, HangUp):
                 self.closed.append(step.peer)
+            elif isinstance(step, FindRingEnds):
+                self.sought.append(step)
             elif isinstance(step, Lower):
                 self.lowering.append(step.load)
 
@@ -239,3 +253,45 @@ def test_the_error_of_a_run_names_its_model_and_a_client_that_breaks_the_rules_i
     broken = [Kind.RING_BROKEN, ring.number, "a slot at offset 7"]
     pool.play(pool.state.on_process_message(ring.worker, Kind.RING_BROKEN, broken))
     assert pool.closed == [_CLIENT]
+
+
+def test_both_sides_of_each_ring_get_the_compiled_ends_once_they_are_found() -> None:
+    pool = _Pool()
+    pool.grant()
+    assert len(pool.sought) == 1
+    assert pool.count(Kind.RING_ENDS) == 0
+    pool.play(pool.state.on_ring_ends(PrimitiveToLoad("d", "ring_ends", [], 0.3), b"entry", frozenset()))
+    told = sorted(peer for peer, message in pool.sent if message == [Kind.RING_ENDS, b"entry"])
+    assert told == sorted([*pool.workers, _CLIENT])
+    pool.play(pool.state.on_process_exited(pool.workers[0]))
+    new = pool.workers[-1]
+    pool.play(pool.state.on_process_message(new, Kind.READY, [Kind.READY, new, 1]))
+    told = [peer for peer, message in pool.sent if message[0] == Kind.RING_ENDS]
+    assert sorted(told) == sorted([*pool.workers, _CLIENT])
+    assert len(pool.sought) == 1
+
+
+def test_ends_that_no_store_has_are_created_and_sent() -> None:
+    pool = _Pool()
+    pool.grant()
+    before = len(pool.workers)
+    pool.play(pool.state.on_ring_ends(PrimitiveToLoad("d", "ring_ends", [], 0.3), b"", frozenset()))
+    (creator,) = pool.workers[before:]
+    pool.play(pool.state.on_process_message(creator, Kind.READY, [Kind.READY, creator, 1]))
+    token = pool.last(Kind.CREATE)[1]
+    pool.play(pool.state.on_process_message(creator, Kind.CREATED, [Kind.CREATED, token, b"entry", "created", 0.1]))
+    assert pool.count(Kind.RING_ENDS) == 3
+
+
+def test_rings_go_on_without_ends_that_cannot_be_created() -> None:
+    pool = _Pool()
+    pool.grant()
+    before = len(pool.workers)
+    pool.play(pool.state.on_ring_ends(PrimitiveToLoad("d", "ring_ends", [], 0.3), b"", frozenset()))
+    (creator,) = pool.workers[before:]
+    pool.play(pool.state.on_process_message(creator, Kind.READY, [Kind.READY, creator, 1]))
+    token = pool.last(Kind.CREATE)[1]
+    pool.play(pool.state.on_process_message(creator, Kind.BROKEN, [Kind.BROKEN, token, "E", "text", ""]))
+    assert pool.count(Kind.RING_ENDS) == 0
+    assert not pool.closed
+    assert len(pool.rings) == 2

@@ -7,7 +7,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -307,7 +307,8 @@ def _break_the_rules(server: Path, write: Callable[[SubmittingRing], None]) -> N
         ring = next(ring for ring in _rings(rude) if ring._ring.submitted)
         os.set_blocking(ring._bell.fileno(), True)
         write(ring._ring)
-        ring._bell.send(b"\0" * 10)
+        with suppress(BrokenPipeError):  # a worker that was awake has found it by itself
+            ring._bell.send(b"\0" * 10)
         wait_until(lambda: pool.stats()["clients"] == 1, "the client is disconnected")
         with pytest.raises(PoolError):
             rude_model.run(x=_X)

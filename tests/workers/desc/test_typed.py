@@ -30,6 +30,7 @@ from poolrt.workers.desc.op_desc import INTERNAL
 from poolrt.workers.desc.operations.call import Call
 from poolrt.workers.desc.operations.padding import Padding
 from poolrt.workers.desc.operations.region_loop import RegionLoop
+from poolrt.workers.desc.operations.ring_ends import RingEnds
 from poolrt.workers.desc.typed import Typed
 from poolrt.workers.engines.target import Target, cpu_target
 from poolrt.workers.implementations.primitive_desc import PrimitiveDesc, UnsupportedPrimitive, primitive_desc
@@ -57,6 +58,7 @@ def _example(kind: str, seed: int) -> OpDesc:
     if kind in INTERNAL:
         examples = {
             "region_loop": RegionLoop(),
+            "ring_ends": RingEnds(),
             "padding": Padding(MemoryDesc((3,), "f32", "A4a")),
             "call": Call((MD,), (MD,), "f", ("0", "1"), ("src 0", "dst 0", "int 2"), "v1", "src0.0"),
         }

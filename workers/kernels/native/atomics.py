@@ -88,7 +88,7 @@ def futex_wait(_: Any, address: types.Integer, value: types.Integer, millisecond
         rest = b.mul(b.sub(a[2], b.mul(seconds, I64(1000))), I64(1_000_000))
         b.store(rest, b.gep(limit, [I32(0), I32(1)]))
         word = b.and_(a[1], I64(0xFFFFFFFF))
-        _system_call(b, I64(_FUTEX), a[0], I64(_WAIT_PRIVATE), word, b.ptrtoint(limit, I64), I64(0), I64(0))
+        system_call(b, I64(_FUTEX), a[0], I64(_WAIT_PRIVATE), word, b.ptrtoint(limit, I64), I64(0), I64(0))
         return context.get_dummy_value()
 
     return types.void(types.int64, types.int64, types.int64), emit
@@ -100,7 +100,7 @@ def futex_wake(_: Any, address: types.Integer) -> Any:
 
     def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
         zero = I64(0)
-        _system_call(b, I64(_FUTEX), a[0], I64(_WAKE_PRIVATE), I64(0x7FFFFFFF), zero, zero, zero)
+        system_call(b, I64(_FUTEX), a[0], I64(_WAKE_PRIVATE), I64(0x7FFFFFFF), zero, zero, zero)
         return context.get_dummy_value()
 
     return types.void(types.int64), emit
@@ -112,7 +112,7 @@ def read_clock(_: Any, address: types.Integer) -> Any:
 
     def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
         zero = I64(0)
-        _system_call(b, I64(_CLOCK_GETTIME), I64(_MONOTONIC), a[0], zero, zero, zero, zero)
+        system_call(b, I64(_CLOCK_GETTIME), I64(_MONOTONIC), a[0], zero, zero, zero, zero)
         return context.get_dummy_value()
 
     return types.void(types.int64), emit
@@ -145,7 +145,7 @@ def read_processor(_: Any, room: types.Integer) -> Any:
     def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
         zero = I64(0)
         b.store(zero, pointer(b, a[0], I64))
-        _system_call(b, I64(_GETCPU), a[0], zero, zero, zero, zero, zero)
+        system_call(b, I64(_GETCPU), a[0], zero, zero, zero, zero, zero)
         return b.load(pointer(b, a[0], I64))
 
     return types.int64(types.int64), emit
@@ -157,7 +157,7 @@ def get_affinity(_: Any, address: types.Integer, nbytes: types.Integer) -> Any:
 
     def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
         zero = I64(0)
-        return _system_call(b, I64(_GET_AFFINITY), zero, a[1], a[0], zero, zero, zero)
+        return system_call(b, I64(_GET_AFFINITY), zero, a[1], a[0], zero, zero, zero)
 
     return types.int64(types.int64, types.int64), emit
 
@@ -168,7 +168,7 @@ def set_affinity(_: Any, address: types.Integer, nbytes: types.Integer) -> Any:
 
     def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
         zero = I64(0)
-        return _system_call(b, I64(_SET_AFFINITY), zero, a[1], a[0], zero, zero, zero)
+        return system_call(b, I64(_SET_AFFINITY), zero, a[1], a[0], zero, zero, zero)
 
     return types.int64(types.int64, types.int64), emit
 
@@ -191,7 +191,8 @@ def call_kernel(_: Any, function: types.Integer, blob: types.Integer) -> Any:
     return types.int64(types.int64, types.int64), emit
 
 
-def _system_call(b: Builder, *arguments: Value) -> Value:
+def system_call(b: Builder, *arguments: Value) -> Value:
+    """Call the system: its number of the call and six arguments, int64; return what it returns."""
     kind = ir.FunctionType(I64, [I64] * 7)
     constraints = "={rax},{rax},{rdi},{rsi},{rdx},{r10},{r8},{r9},~{rcx},~{r11},~{memory}"
     return b.call(ir.InlineAsm(kind, "syscall", constraints, side_effect=True), list(arguments))
