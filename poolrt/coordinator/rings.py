@@ -90,7 +90,8 @@ class Rings:
     def note_allowed(self, worker: int, number: int, model: int) -> None:
         """Let a client know that a worker accepts a model on a ring. It would be disconnected if it were sooner."""
         ring = self.find(worker, number)
-        if ring is not None and model in self._models.get(ring.client, {}):
+        known = self._models.get(ring.client, {}).get(model) if ring is not None else None
+        if ring is not None and known is not None and known.wanted:
             self._out.append(Send(ring.client, [Kind.RING_MODEL, number, model]))
 
     def handle(self, worker: int, kind: Kind, message: Message) -> None:
