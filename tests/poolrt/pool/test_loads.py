@@ -371,10 +371,15 @@ def test_the_kernels_of_a_model_that_is_closed_are_unmapped_in_the_workers(setti
         kept.run(x=x)
         (worker,) = workers_of(pool)
         before = code(worker)
+        for _ in range(4):
+            kept.run(x=x)
+        wait_until(lambda: code(worker) > before, "the worker has the loop that serves rings")
+        before = code(worker)
         for _ in range(3):
             model = pool.load(graph)
-            model.run(x=x)
+            for _ in range(8):  # on a ring in the end
+                model.run(x=x)
             assert code(worker) > before
             model.close()
             kept.run(x=x)
-            assert code(worker) == before
+            wait_until(lambda: code(worker) == before, "the model's kernels are unmapped")
