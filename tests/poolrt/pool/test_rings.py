@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -324,10 +325,19 @@ def server(tmp_path_factory: pytest.TempPathFactory, settings: dict[str, Any]) -
         yield path
 
 
+def _uses_both(pool: poolrt.Pool, model: poolrt.Model) -> bool:
+    """Let a client read what has come; return whether two rings accept its model."""
+    pool.stats()
+    return sum(model._loaded.number in ring.models for ring in _rings(pool)) == 2
+
+
 def test_clients_begin_with_different_workers(server: Path) -> None:
     with poolrt.connect(server) as one, poolrt.connect(server) as other:
         before = [worker["runs"] for worker in one.stats()["workers"]]
         models = [_load(one), _load(other)]
+        # A client that reads nothing uses the ring that accepts its model first.
+        for pool, model in zip((one, other), models, strict=True):
+            wait_until(partial(_uses_both, pool, model), "both rings accept the model")
         for model in models:
             for _ in range(100):
                 _run(model)
