@@ -178,15 +178,17 @@ class PoolFuture(Future[T]):
 
     def _look(self) -> str:
         """Return the present state."""
-        if self.driver is not None and self._state in _OPEN and self._process == os.getpid():
-            self.driver.look(self)
+        driver = self.driver  # read once: the thread that resolves this future drops it
+        if driver is not None and self._state in _OPEN and self._process == os.getpid():
+            driver.look(self)
         return self._state
 
     def _want(self) -> None:
         if self._state in _OPEN:
             self._check_process()
-            if self.driver is not None:
-                self.driver.want(self)
+            driver = self.driver
+            if driver is not None:
+                driver.want(self)
 
     def _check_process(self) -> None:
         """Raise PoolClosed in a forked process: nothing resolves this future there."""

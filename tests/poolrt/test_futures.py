@@ -135,3 +135,30 @@ def test_a_settled_future_keeps_nothing_and_may_be_settled_again(later: _Later) 
         assert [each() for each in gone] == [None, None]
     finally:
         gc.enable()
+
+
+class _Left(PoolFuture[int]):
+    """A future whose driver is dropped by another thread between any two reads of it."""
+
+    reads = 0
+
+    @property
+    def driver(self) -> Any:
+        self.reads += 1
+        return _Later() if self.reads % 2 else None
+
+    @driver.setter
+    def driver(self, value: object) -> None:
+        pass
+
+
+def test_a_driver_that_another_thread_drops_meanwhile_is_no_error() -> None:
+    future = _Left()
+    assert not future.done()
+    future.reads = 0
+    assert not future.running()
+    future.reads = 0
+    future.add_done_callback(lambda _: None)
+    future.reads = 0
+    with pytest.raises(concurrent.futures.TimeoutError):
+        future.result(0.01)
