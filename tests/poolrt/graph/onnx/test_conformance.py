@@ -1,8 +1,7 @@
-"""The ONNX project's own tests of operators: what can be imported computes their outputs, the rest is refused."""
+"""Models that PyTorch exported, as ONNX brings them: what can be imported computes their outputs, the rest is refused."""
 
 from __future__ import annotations
 
-import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -15,7 +14,6 @@ from numpy.typing import NDArray
 from onnx import numpy_helper
 
 from poolrt import ModelError, load_onnx
-from poolrt.graph.onnx.operators import OPERATORS
 from tests.poolrt.graph.interpreter import run_wire
 
 Array = NDArray[Any]
@@ -51,21 +49,3 @@ def tensors(folder: Path, what: str) -> list[Array]:
 def test_models_that_pytorch_exported(kind: str, least: int) -> None:
     found = Counter(outcome(*each) for each in stored(kind))
     assert found["computed"] >= least
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(600)  # ONNX computes the cases in Python
-def test_the_node_tests_of_the_operators_that_can_be_imported() -> None:
-    with warnings.catch_warnings():
-        # Generating the cases divides by zero on purpose here and there.
-        warnings.simplefilter("ignore")
-        from onnx.backend.test.loader import load_model_tests
-
-        cases = load_model_tests(kind="node")
-    found: Counter[str] = Counter()
-    for case in cases:
-        graph: Any = case.model.graph if case.model else None
-        if graph and {node.op_type for node in graph.node} <= set(OPERATORS):
-            for arrays, expected in case.data_sets or ():
-                found[outcome(case.model, arrays, expected)] += 1
-    assert found["computed"] >= 180
