@@ -185,7 +185,7 @@ class Pool(Executor):
         twice, because it may have had effects. What it prints is printed here, in order and before its result.
         `cancel` works until a worker begins. This never waits: 256 calls, or 256 MiB
         of them, are sent to the coordinator, and further ones wait in this process, pickled. Long arguments and results are
-        in shared memory: arrays of 64 KiB or more are read-only in the function, and the first waits until the pool has started.
+        in shared memory; the first waits until the pool has started.
         Raises PoolRefused if the function has more than 128 MiB, or its arguments and shared memory has no room, and
         RuntimeError after `shutdown` (PoolClosed).
         """

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import tracemalloc
+from collections.abc import Iterator
 
 import cloudpickle
 import msgpack
+import pytest
 
 from poolrt.arena import make_arena
 from poolrt.workers.ipc.channel import Channel, pair
@@ -18,20 +20,20 @@ from poolrt.workers.processes.pickled import load_result
 from poolrt.workers.processes.result_slots import ResultSlots
 
 
-def _arena() -> ArenaView:
+@pytest.fixture
+def arena() -> Iterator[int]:
+    """The memory of an arena, as a descriptor."""
     fd = make_arena(1 << 20)
-    try:
-        return ArenaView(fd)
-    finally:
-        os.close(fd)
+    yield fd
+    os.close(fd)
 
 
-def test_a_long_argument_is_copied_once_when_it_is_loaded() -> None:
+def test_a_long_argument_is_copied_once_when_it_is_loaded(arena: int) -> None:
     size = 8_000_000
     payload = msgpack.packb([["/"], cloudpickle.dumps((len, (b"x" * size,), {}))])
     ours, theirs = pair()
     channel = Channel(ours)
-    functions = Functions(CallMemory(ResultSlots(channel, channel.send, _arena())))
+    functions = Functions(CallMemory(ResultSlots(channel, channel.send, ArenaView(arena)), arena))
     functions.apply([Kind.APPLY, 1, 1, 0, msgpack.packb([[], cloudpickle.dumps((len, ("",), {}))])])  # imports modules
     tracemalloc.start()
     try:

@@ -15,21 +15,30 @@ from typing import Any
 
 #: The result of a failed mmap.
 _FAILED = ctypes.c_void_p(-1).value
-#: Flags of mremap(2), which the `mmap` module has not.
+#: Flags of mmap(2) and mremap(2), which the `mmap` module has not.
+_NORESERVE = 0x4000
 _MAYMOVE = 1
 _FIXED = 2
+#: The upper bytes of entries in /proc/self/pagemap that are not of a private page: such a page is there, or swapped out, and
+#: of no file.
+_SHARED = bytes(byte for byte in range(256) if not byte & 0xC0 or byte & 0x20)
 
 
 class ArenaView:
-    """Maps the whole arena. The mapping lasts as long as this object or any buffer taken from it."""
+    """Maps the whole arena. The mapping lasts as long as this object or any buffer taken from it.
+
+    A ``private`` one shows what is in the arena until this process writes there: nobody else sees that, and a page that was
+    written shows nothing else until `forget_written`.
+    """
 
     __slots__ = ("__weakref__", "address", "nbytes")
 
-    def __init__(self, fd: int) -> None:
+    def __init__(self, fd: int, *, private: bool = False) -> None:
         """Map the memory of ``fd``, which may be closed afterwards. Raises OSError if address space is short."""
         self.nbytes = os.fstat(fd).st_size
         access = mmap.PROT_READ | mmap.PROT_WRITE
-        address = _libc().mmap(None, self.nbytes, access, mmap.MAP_SHARED, fd, 0)
+        kind = mmap.MAP_PRIVATE | _NORESERVE if private else mmap.MAP_SHARED
+        address = _libc().mmap(None, self.nbytes, access, kind, fd, 0)
         if address is None or address == _FAILED:
             code = ctypes.get_errno()
             raise OSError(code, f"an arena of {self.nbytes} bytes cannot be mapped: {os.strerror(code)}")
@@ -37,18 +46,23 @@ class ArenaView:
         self.address: int = address
         weakref.finalize(self, _libc().munmap, address, self.nbytes).atexit = False
 
-    def map_again(self) -> ArenaView:
-        """Return another mapping of the same memory. Raises OSError if address space is short."""
-        libc = _libc()
-        # An old size of 0 leaves the old mapping of shared memory as it is (mremap(2)).
-        address = libc.mremap(self.address, 0, self.nbytes, _MAYMOVE, 0)
-        if address is None or address == _FAILED:
-            code = ctypes.get_errno()
-            raise OSError(code, f"an arena of {self.nbytes} bytes cannot be mapped again: {os.strerror(code)}")
-        view = ArenaView.__new__(ArenaView)
-        view.nbytes, view.address = self.nbytes, address
-        weakref.finalize(view, libc.munmap, address, self.nbytes).atexit = False
-        return view
+    def has_written(self, offset: int, nbytes: int) -> bool:
+        """Return whether this process may have written to pages of some bytes of a private mapping."""
+        first, last = (self.address + offset) // mmap.PAGESIZE, (self.address + offset + nbytes - 1) // mmap.PAGESIZE
+        count = last - first + 1
+        try:
+            fd = os.open("/proc/self/pagemap", os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                entries = os.pread(fd, 8 * count, 8 * first)
+            finally:
+                os.close(fd)
+        except OSError:
+            return True  # it cannot be known here
+        return len(entries) < 8 * count or bool(entries[7::8].translate(None, _SHARED))
+
+    def forget_written(self, offset: int, nbytes: int) -> None:
+        """Let the pages of some bytes of a private mapping show again what is in the arena."""
+        self._advise(offset, nbytes, mmap.MADV_DONTNEED)
 
     def detach(self, offset: int, nbytes: int) -> None:
         """Make the pages of some bytes private to this process, at the same addresses. Raises OSError if memory is short."""
@@ -101,7 +115,7 @@ class ArenaView:
         begin, end = _page(offset), _page(offset + nbytes + mmap.PAGESIZE - 1)
         if _libc().madvise(self.address + begin, end - begin, advice):
             code = ctypes.get_errno()
-            raise OSError(code, f"the forks of an arena cannot be set: {os.strerror(code)}")
+            raise OSError(code, f"pages of an arena cannot be advised: {os.strerror(code)}")
 
 
 def _page(offset: int) -> int:

@@ -1,8 +1,8 @@
-"""The buffers of a call's arguments in a worker: read-only views of the arena, which the client may use again after the call.
+"""The buffers of a call's arguments in a worker: private views of the arena, which the client may use again after the call.
 
-A function may keep an array longer than its call: in a global, a cache, a thread. Such an array keeps its bytes: its pages are
-copied after the call, at the addresses that it has, and later calls get another mapping of the arena. Buffers below `_VIEWED`
-bytes are copied at once, so those arrays are writable.
+A function may write to its arguments: a page is copied when it is first written to, and nobody else sees it. It may keep an array
+longer than its call, in a global, a cache, a thread. Such an array keeps its bytes: its pages are copied after the call, at the
+addresses that it has, and later calls get another mapping of the arena. Buffers below `_VIEWED` bytes are copied at once.
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ _VIEWED: Final = 64 * 1024
 
 
 class ArgumentViews:
-    """The buffers of one call at a time. `open` and `close` are called around it."""
+    """The buffers of one call at a time. `open` and `close` are called around it. ``fd`` is the memory of the arena."""
 
-    def __init__(self, arena: ArenaView) -> None:
+    def __init__(self, arena: ArenaView, fd: int) -> None:
         self._arena = arena
+        self._fd = fd
         self._mapping: ArenaView | None = None
         self._watches = False
         #: The buffers of the present call that are viewed: the object that each view refers to, its offset and bytes.
@@ -32,7 +33,7 @@ class ArgumentViews:
         self.ranges: list[tuple[int, int]] = []
 
     def open(self, parsed: Outlined) -> list[Any]:
-        """Return the buffers of arguments: read-only memory, or bytearrays."""
+        """Return the buffers of arguments, which the function may write to."""
         found: list[Any] = []
         for source, start, nbytes in parsed.places:
             offset = start if source == IN_PLACE else parsed.slots[source].offset + start
@@ -44,14 +45,15 @@ class ArgumentViews:
             buffer = mapping.buffer(offset, nbytes)
             self._open.append((weakref.ref(buffer), offset, nbytes))
             self.ranges.append((mapping.address + offset, nbytes))
-            found.append(memoryview(buffer).cast("B").toreadonly())
+            found.append(memoryview(buffer).cast("B"))
         return found
 
     def find(self, address: int, nbytes: int) -> tuple[int, int] | None:
-        """Return the number of the viewed buffer that has some memory, and where in it; None if none has."""
+        """Return the number of the viewed buffer that has some memory, and where in it; None if none has, or it was written."""
         for number, (begin, size) in enumerate(self.ranges):
             if begin and begin <= address and address + nbytes <= begin + size:
-                return number, address - begin
+                written = self._mapping is None or self._mapping.has_written(address - self._mapping.address, nbytes)
+                return None if written else (number, address - begin)
         return None
 
     def close(self) -> None:
@@ -63,6 +65,9 @@ class ArgumentViews:
             return
         kept = [(offset, nbytes) for buffer, offset, nbytes in opened if buffer() is not None]
         if not kept:
+            for _, offset, nbytes in opened:
+                if mapping.has_written(offset, nbytes):
+                    mapping.forget_written(offset, nbytes)
             return
         self._mapping = None
         for offset, nbytes in kept:
@@ -85,7 +90,7 @@ class ArgumentViews:
             return None
         if self._mapping is None:
             try:
-                mapping = self._arena.map_again()
+                mapping = ArenaView(self._fd, private=True)
                 mapping.keep_from_forks()
             except OSError:
                 return None  # the function has kept so much that address space is short

@@ -15,9 +15,9 @@ from .result_slots import ResultSlots
 class CallMemory:
     """Reads the buffers of arguments, and writes those of results. One call at a time; `close` ends it."""
 
-    def __init__(self, slots: ResultSlots) -> None:
+    def __init__(self, slots: ResultSlots, arena_fd: int) -> None:
         self._slots = slots
-        self._views = ArgumentViews(slots.arena)
+        self._views = ArgumentViews(slots.arena, arena_fd)
 
     def open(self, payload: bytes) -> tuple[bytes | memoryview, list[Any]]:
         """Return the pickle of outlined arguments, and the buffers beside it. Raises MalformedPayload."""

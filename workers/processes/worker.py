@@ -11,6 +11,7 @@ import socket
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from poolrt.cachestore.portable_error import describe_exception
@@ -50,12 +51,14 @@ def main(sock: socket.socket, descriptors: list[int], options: dict[str, Any]) -
     """Serve the coordinator until it closes the connection."""
     arena = ArenaView(descriptors[0])
     arena.keep_from_forks()  # a user's function may fork a process that outlives this one
-    os.close(descriptors[0])
+    # Functions get private mappings of it. A process that they fork must not keep all of the memory.
+    os.set_inheritable(descriptors[0], False)
+    os.register_at_fork(after_in_child=partial(os.close, descriptors[0]))
     set_verbose(options["verbose"])
     keep_freed_memory()
     constants = ConstantStore(options["constant_files"])
     channel = Channel(sock, accepts_fds=True)
-    worker = _Worker(channel, arena, int(options["threads"]), constants, int(options["spin_us"]))
+    worker = _Worker(channel, arena, descriptors[0], int(options["threads"]), constants, int(options["spin_us"]))
     try:
         worker.work()
     except ChannelClosed:
@@ -88,7 +91,7 @@ class _Model:
 
 class _Worker:
     def __init__(
-        self, channel: Channel, arena: ArenaView, threads: int, constants: ConstantStore, spin_us: int
+        self, channel: Channel, arena: ArenaView, arena_fd: int, threads: int, constants: ConstantStore, spin_us: int
     ) -> None:
         self._channel = channel
         self._constants = constants
@@ -100,7 +103,7 @@ class _Worker:
         self._models: dict[int, _Model] = {}
         self._prints = Prints(channel)
         self._slots = ResultSlots(channel, self._prints.send, arena)
-        self._functions = Functions(CallMemory(self._slots))
+        self._functions = Functions(CallMemory(self._slots, arena_fd))
         report = self._report_failure, self._report_broken
         self._rings = WorkerRings(channel, arena, self._run, *report, self._routine, spin_us)
         self._calls = WorkerCalls(channel, self._functions, self._prints, self._slots, self._rings.pause)

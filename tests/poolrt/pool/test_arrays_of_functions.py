@@ -225,15 +225,68 @@ def test_a_process_that_a_function_forks_reads_its_arguments(own_pool: poolrt.Po
 
 def _scribble(x: NDArray[Any]) -> None:
     x += 1
+    raise ValueError("written")
 
 
-def test_large_arguments_are_read_only_and_the_error_is_numpys(own_pool: poolrt.Pool) -> None:
-    """Given a function that writes to a large argument, then it gets NumPy's ValueError, and the array is as it was."""
-    array = np.zeros(1 << 18)
-    for _ in range(5):
-        with pytest.raises(ValueError, match="read-only"):
-            own_pool.submit(_scribble, array).result(BOUND_S)
-    assert not array.any()
+def _count_up(x: NDArray[Any], places: slice) -> tuple[float, NDArray[Any], NDArray[Any]]:
+    before = float(x.sum())
+    x[places] += 1
+    return before, x, x[-1000:]
+
+
+def _write_in_fork(x: NDArray[Any]) -> float:
+    child = os.fork()
+    if not child:
+        x += 1
+        os._exit(0)
+    os.waitpid(child, 0)
+    return float(x.sum())
+
+
+@pytest.mark.parametrize("in_arena", [False, True], ids=["copied", "in the arena"])
+@pytest.mark.parametrize("places", [slice(None), slice(70_000, 70_001), slice(-1, None), slice(0)], ids=str)
+def test_what_a_function_writes_to_its_argument_only_it_sees(
+    own_pool: poolrt.Pool, in_arena: bool, places: slice
+) -> None:
+    """Given functions that write to a large argument, then each sees the caller's values first and returns its own."""
+    random = np.random.default_rng()
+    array = own_pool.empty((100_003,), "float64") if in_arena else np.zeros(100_003)
+    for _ in range(8):
+        array[:] = random.integers(0, 99, len(array))
+        was, expected = array.copy(), array.copy()
+        expected[places] += 1
+        futures = [own_pool.submit(_count_up, array, places) for _ in range(4)]
+        for future in futures:
+            before, whole, part = future.result(BOUND_S)
+            assert before == was.sum()
+            np.testing.assert_array_equal(whole, expected)
+            np.testing.assert_array_equal(part, expected[-1000:])
+        assert own_pool.submit(_write_in_fork, array).result(BOUND_S) == was.sum()
+        np.testing.assert_array_equal(array, was)
+
+
+def _keep_and_write(x: NDArray[Any], number: int) -> None:
+    x[:50_000] = -number
+    _KEPT.append((number, x))
+
+
+def _kept_and_written(_: int) -> list[tuple[int, NDArray[Any]]]:
+    found = [(number, x.copy()) for number, x in _KEPT]
+    for _, x in _KEPT:
+        x += 1000  # an array that is kept may be written later, too
+        x -= 1000
+    return found
+
+
+def test_an_array_that_is_kept_has_what_the_function_wrote(settings: dict[str, Any]) -> None:
+    """Given a function that writes to half of an argument and keeps it, when others use its memory, then both halves stay."""
+    with poolrt.Pool(workers=1, threads=1, **settings) as pool:
+        for number in range(6):
+            pool.submit(_keep_and_write, np.full(100_000, number), number).result(BOUND_S)
+            assert pool.submit(_count_up, np.full(100_000, 7), slice(9)).result(BOUND_S)[0] == 700_000
+            for kept, x in pool.submit(_kept_and_written, 0).result(BOUND_S):
+                assert (x[:50_000] == -kept).all()
+                assert (x[50_000:] == kept).all()
 
 
 def test_books_of_the_arena_are_as_before_after_calls_cancels_and_errors(own_pool: poolrt.Pool) -> None:
