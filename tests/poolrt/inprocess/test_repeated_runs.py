@@ -13,6 +13,7 @@ from poolrt import DeviceContext, Engine, Executor, Graph, NativePool, Stream, S
 from poolrt.inprocess.device_context import InstanceKey
 from poolrt.workers.primitives.provider import PrimitiveProvider
 from poolrt.workers.threadpools.threads import ThreadsPool
+from tests.workers.compiled import region_loop
 
 from .networks import Array
 from .test_arrays import before_a_guard
@@ -145,7 +146,7 @@ def test_a_number_of_jobs_that_is_set_takes_the_long_path_once(cache: PrimitiveP
 @pytest.mark.parametrize("threads", [1, 2])
 def test_a_synchronous_pool_takes_the_short_path_outside_of_its_tasks(cache: PrimitiveProvider, threads: int) -> None:
     found: list[bool] = []
-    with closing(NativePool(threads)) as pool:
+    with closing(NativePool(threads, kernels=region_loop("loop", "submit", "nest", "clock"))) as pool:
         executor = softmax(cache, stream=on(pool))
         check(executor, drawn(), drawn())
         assert is_repeated(executor, drawn(), drawn())
@@ -157,7 +158,10 @@ def test_a_synchronous_pool_takes_the_short_path_outside_of_its_tasks(cache: Pri
 
 
 def test_other_pools_and_shared_contexts_take_the_long_path(cache: PrimitiveProvider) -> None:
-    with closing(NativePool(2, asynchronous=True)) as pool, closing(ThreadsPool(2)) as changing:
+    with (
+        closing(NativePool(2, asynchronous=True, kernels=region_loop("loop", "submit", "nest", "clock"))) as pool,
+        closing(ThreadsPool(2)) as changing,
+    ):
         for given in ({"stream": on(pool)}, {"stream": on(changing)}, {"context": DeviceContext(shared=True)}):
             executor = softmax(cache, **given)
             check(executor, drawn(), drawn())

@@ -62,7 +62,8 @@ def test_creators_and_workers_write_a_line_for_each_creation_and_each_step_of_ea
     # Given a cache folder of its own, so that everything is created
     fresh = {**settings, "home": str(tmp_path_factory.mktemp("home")), "verbose": "profile"}
     lines = lines_of(graph(convolved=True), 20, threads=1, **fresh)
-    # Then each distinct primitive was created once
+    # Then each distinct primitive was created once; those of rings may be, if the runs last until a ring is granted
+    lines = [line for line in lines if line.fields[1] != "ring_ends"]
     created = [line for line in lines if line.operation == "create:cache_miss"]
     assert sorted(line.fields[1] for line in created) == ["convolution", "eltwise", "reorder", "reorder", "reorder"]
     # And each step of each run, and the reorder of the weights, has been executed with the same fields

@@ -16,6 +16,8 @@ import poolrt.onnx
 from poolrt import Executor, Graph, Pool, load_onnx
 from poolrt.graph.errors import GraphError
 from poolrt.onnx.errors import InvalidGraph
+from poolrt.workers.primitives.provider import PrimitiveProvider
+from tests.poolrt.onnx.models import session
 
 Array = NDArray[Any]
 F32 = np.float32
@@ -88,45 +90,43 @@ def model_of(name: str) -> tuple[onnx.ModelProto, dict[str, Array]]:
 
 
 @pytest.mark.parametrize("name", NODES)
-def test_a_node_gives_what_onnx_runtime_gives(name: str) -> None:
+def test_a_node_gives_what_onnx_runtime_gives(cache: PrimitiveProvider, name: str) -> None:
     model, feeds = model_of(name)
     theirs = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
     want = theirs.run(None, feeds)
-    found = poolrt.onnx.InferenceSession(model).run(None, feeds)
+    found = session(model, cache).run(None, feeds)
     for got, wanted in zip(found, want, strict=True):
         assert (got.shape, got.dtype) == (wanted.shape, wanted.dtype)
         np.testing.assert_allclose(got, wanted, rtol=1e-6)
 
 
-def test_a_session_takes_an_empty_batch_between_others() -> None:
+def test_a_session_takes_an_empty_batch_between_others(cache: PrimitiveProvider) -> None:
     model, _ = model_of("conv")
     rng = np.random.default_rng()
-    session, theirs = poolrt.onnx.InferenceSession(model), onnxruntime.InferenceSession(model.SerializeToString())
+    ours, theirs = session(model, cache), onnxruntime.InferenceSession(model.SerializeToString())
     for batch in (2, 0, 3, 0):
         shapes = (batch, 3, 8, 8), (4, 3, 3, 3), (4,)
         feeds = {f"x{i}": rng.standard_normal(dims).astype(F32) for i, dims in enumerate(shapes)}
-        np.testing.assert_allclose(session.run(None, feeds)[0], theirs.run(None, feeds)[0], rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(ours.run(None, feeds)[0], theirs.run(None, feeds)[0], rtol=1e-4, atol=1e-5)
 
 
-def test_sizes_that_are_empty_in_several_dimensions_are_kept() -> None:
+def test_sizes_that_are_empty_in_several_dimensions_are_kept(cache: PrimitiveProvider) -> None:
     model, _ = model_of("add of both")
-    found = poolrt.onnx.InferenceSession(model).run(
-        None, {"x0": np.zeros((0, 1, 0), F32), "x1": np.zeros((1, 3, 1), F32)}
-    )
+    found = session(model, cache).run(None, {"x0": np.zeros((0, 1, 0), F32), "x1": np.zeros((1, 3, 1), F32)})
     assert found[0].shape == (0, 3, 0)
 
 
-def test_a_graph_has_outputs_without_elements(tmp_path: Path) -> None:
+def test_a_graph_has_outputs_without_elements(cache: PrimitiveProvider, tmp_path: Path) -> None:
     model, feeds = model_of("matmul rows")
     graph = load_onnx(model, shapes={key: each.shape for key, each in feeds.items()})
     assert (dict(graph.inputs), graph.outputs, graph.output_types) == ({"x1": (3, 4)}, {"y": (0, 4)}, {"y": "float32"})
-    assert Executor(graph).run(x1=feeds["x1"])["y"].shape == (0, 4)
+    assert Executor(graph, cache=cache).run(x1=feeds["x1"])["y"].shape == (0, 4)
     home = tmp_path / "home"
     home.mkdir(mode=0o700)
     with Pool(workers=1, threads=1, home=str(home), redis_url=f"unix://{home}/none.sock") as pool:
         assert pool.load(graph).run(x1=feeds["x1"])["y"].shape == (0, 4)
-        session = poolrt.onnx.InferenceSession(model, pool=pool)
-        assert session.run(None, feeds)[0].shape == (0, 4)
+        ours = poolrt.onnx.InferenceSession(model, pool=pool)
+        assert ours.run(None, feeds)[0].shape == (0, 4)
 
 
 def test_an_empty_output_has_a_size_of_0() -> None:
@@ -134,7 +134,7 @@ def test_an_empty_output_has_a_size_of_0() -> None:
         Graph("g").empty_output("y", (1, 2))
 
 
-def test_sums_that_do_not_fit_are_refused() -> None:
+def test_sums_that_do_not_fit_are_refused(cache: PrimitiveProvider) -> None:
     model, _ = model_of("matmul rows")
     with pytest.raises(InvalidGraph, match="do not fit"):
-        poolrt.onnx.InferenceSession(model).run(None, {"x0": np.zeros((0, 3), F32), "x1": np.zeros((4, 5), F32)})
+        session(model, cache).run(None, {"x0": np.zeros((0, 3), F32), "x1": np.zeros((4, 5), F32)})
