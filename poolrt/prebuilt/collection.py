@@ -6,7 +6,10 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from poolrt.cachestore import Key
+from poolrt.workers.desc import PrimitiveAttr
+from poolrt.workers.desc.operations.ring_ends import RingEnds
 from poolrt.workers.engines.target import EXTENSIONS, Target
+from poolrt.workers.implementations.primitive_desc import primitive_desc
 from poolrt.workers.primitives.derivation import identities_of
 from poolrt.workers.primitives.key import primitive_key
 from poolrt.workers.primitives.prebuilt import can_be_prebuilt, part_key
@@ -45,9 +48,10 @@ class Collection:
         self.kernels: dict[Key, tuple[PrimitiveDesc, int]] = {}
 
     def add(self, graph: Graph) -> None:
-        """Add the kernels of a graph. Raises LoweringError."""
+        """Add the kernels of a graph, and those that send its runs to workers. Raises LoweringError."""
         packed = pack_graph(graph.to_wire()[0])
         for target in self._targets:
+            self._add_primitive(primitive_desc(RingEnds(), PrimitiveAttr(), target))
             for threads in _THREADS:
                 for pd in lower(parse(unpack_graph(packed)), {"cpu": target}, threads).primitives:
                     self._add_primitive(pd)

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from poolrt import Graph
+from poolrt.cachestore.prebuilt import PrebuiltFile
 from poolrt.prebuilt.collection import Collection
 from poolrt.prebuilt.making import make
 from poolrt.workers.engines.target import cpu_target
@@ -21,7 +22,7 @@ from poolrt.workers.engines.target import cpu_target
 ROOT = Path(__file__).resolve().parents[2]
 #: Prints the report of a load, the counters of the store, and whether the result is right.
 RUN = """
-import json, sys
+import json, sys, time
 import numpy as np
 import poolrt
 rows, threads = int(sys.argv[1]), int(sys.argv[2])
@@ -31,6 +32,9 @@ x = np.random.default_rng(rows).standard_normal((rows, 40)).astype(np.float32)
 with poolrt.Pool(workers=1, threads=threads) as pool:
     model = pool.load(graph)
     right = bool(np.array_equal(model.run(x=x)["y"], np.maximum(x, 0)))
+    until = time.monotonic() + 60 * (len(sys.argv) > 3)  # until the kernels that send runs to workers have been looked for
+    while pool.stats()["cache"]["hits"]["prebuilt"] < 3 and time.monotonic() < until:
+        model.run(x=x)
     print(json.dumps([model.report["primitives"], pool.stats()["cache"], right]))
 """
 
@@ -41,15 +45,20 @@ def _graph() -> Graph:
     return graph
 
 
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Compile the kernels of one small graph for this processor: those of a relu and of the native threadpool."""
-    path = tmp_path_factory.mktemp("prebuilt") / "kernels.parts"
+def _kernels() -> Collection:
     kernels = Collection([cpu_target()])
     kernels.add(_graph())
+    return kernels
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Compile the kernels of one small graph for this processor: of a relu, of the native threadpool and of rings."""
+    path = tmp_path_factory.mktemp("prebuilt") / "kernels.parts"
+    kernels = _kernels()
     first, again = make(str(path), kernels), make(str(path), kernels)
-    assert first.kernels == first.compiled == 5
-    assert (again.kernels, again.compiled, again.bytes) == (5, 0, first.bytes)
+    assert first.kernels == first.compiled == 8
+    assert (again.kernels, again.compiled, again.bytes) == (8, 0, first.bytes)
     return path
 
 
@@ -57,7 +66,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run(tmp_path: Path) -> Callable[..., tuple[dict[str, int], dict[str, Any], str]]:
     """Return what a new process in an empty home reports: the sources of its primitives, counters, standard error."""
 
-    def run(prebuilt: Path | str, rows: int = 500, threads: int = 2, **more: str) -> tuple[Any, Any, str]:
+    def run(
+        prebuilt: Path | str, rows: int = 500, threads: int = 2, rings: bool = False, **more: str
+    ) -> tuple[Any, Any, str]:
         home = tmp_path / "home"
         env = {name: value for name, value in os.environ.items() if not name.startswith("POOLRT_")}
         env |= {"HOME": str(home), "XDG_CACHE_HOME": "", "POOLRT_PREBUILT": str(prebuilt), **more}
@@ -65,7 +76,7 @@ def run(tmp_path: Path) -> Callable[..., tuple[dict[str, int], dict[str, Any], s
         home.mkdir()
         try:
             done = subprocess.run(
-                [sys.executable, "-c", RUN, str(rows), str(threads)],
+                [sys.executable, "-c", RUN, str(rows), str(threads), *["rings"] * rings],
                 cwd=ROOT, env=env, capture_output=True, text=True, timeout=100, check=False,
             )  # fmt: skip
         finally:
@@ -86,13 +97,23 @@ def test_the_first_process_on_an_empty_cache_creates_nothing(
     assert (stats["hits"]["prebuilt"], stats["misses"], stats["corrupt"]) == (2, 0, 0)
 
 
+def test_runs_on_rings_create_nothing_either(
+    made: Path, run: Callable[..., tuple[dict[str, int], dict[str, Any], str]]
+) -> None:
+    _, stats, _ = run(made, rings=True)
+    assert (stats["hits"]["prebuilt"], stats["misses"], stats["corrupt"], stats["creations"]) == (3, 0, 0, 0)
+
+
 def test_damaged_kernels_are_compiled_with_one_line_and_a_count(
     made: Path, run: Callable[..., tuple[dict[str, int], dict[str, Any], str]], tmp_path: Path
 ) -> None:
-    # Given a file in which the last bytes of each kernel may have changed, here those of the last one
+    # Given a file in which the last byte of the relu has changed
+    (relu,) = (key for key, (pd, _) in _kernels().kernels.items() if pd.op.kind == "eltwise")
+    part = PrebuiltFile(str(made)).read(relu)
+    assert part is not None
     damaged = tmp_path / "kernels.parts"
     content = bytearray(made.read_bytes())
-    content[-1] ^= 1
+    content[content.index(part) + len(part) - 1] ^= 1
     damaged.write_bytes(content)
     report, stats, text = run(damaged)
     assert (report["created"], report["prebuilt"]) == (1, 1)
