@@ -66,12 +66,26 @@ def test_split_runs_equal_whole_ones(pool: poolrt.Pool, samples: int) -> None:
 def test_both_workers_run_a_part_of_each_run(settings: dict[str, Any]) -> None:
     with poolrt.Pool(workers=2, threads=1, **settings) as pool:
         model = pool.load(_graph(6), split_batch=True)
-        before = {worker["pid"]: worker["runs"] for worker in pool.stats()["workers"]}
-        for seed in range(40):
-            model.run(**_inputs(6, seed))
-        runs = {worker["pid"]: worker["runs"] - before.get(worker["pid"], 0) for worker in pool.stats()["workers"]}
-        assert sum(runs.values()) == 80
-        assert min(runs.values()) >= 20
+        expected = [model.run(**_inputs(6, seed)) for seed in range(10)]
+        rings, number = pool._session.link.client.rings._rings, model._loaded.number
+
+        def both_take_it() -> bool:
+            model.run(**_inputs(6))
+            return sum(number in ring.models for ring in [*rings.values()]) == 2
+
+        wait_until(both_take_it, "both workers take runs of the model")
+        stopped = [worker["pid"] for worker in pool.stats()["workers"]]
+        before = {ring: ring._ring.submitted for ring in rings.values()}
+        for pid in stopped:
+            os.kill(pid, signal.SIGSTOP)
+        try:
+            futures = [model.submit(**_inputs(6, seed)) for seed in range(10)]
+            assert [ring._ring.submitted - before[ring] for ring in rings.values()] == [10, 10]
+        finally:
+            for pid in stopped:
+                os.kill(pid, signal.SIGCONT)
+        for future, one in zip(futures, expected, strict=True):
+            np.testing.assert_array_equal(future.result(BOUND_S)["y"], one["y"])
 
 
 def test_a_model_file_with_an_open_batch_is_split(pool: poolrt.Pool) -> None:
