@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import CancelledError, Future
+from concurrent.futures import Future
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
@@ -40,7 +40,7 @@ class JoinedFuture(Future[R], Generic[T, R]):
             return
         try:
             result = self._join([each.result() for each in self._parts])
-        except (Exception, CancelledError) as error:  # noqa: BLE001 - the future's
+        except Exception as error:  # noqa: BLE001 - the future's
             self.set_exception(error)
         else:
             self.set_result(result)

@@ -271,7 +271,8 @@ def test_both_sides_of_each_ring_get_the_compiled_ends_once_they_are_found() -> 
     assert len(pool.sought) == 1
 
 
-def test_ends_that_no_store_has_are_created_and_sent() -> None:
+def _after_a_creation(kind: Kind, *outcome: object) -> _Pool:
+    """Return a pool whose store has no ends of rings, once a creator has sent an outcome."""
     pool = _Pool()
     pool.grant()
     before = len(pool.workers)
@@ -279,19 +280,16 @@ def test_ends_that_no_store_has_are_created_and_sent() -> None:
     (creator,) = pool.workers[before:]
     pool.play(pool.state.on_process_message(creator, Kind.READY, [Kind.READY, creator, 1]))
     token = pool.last(Kind.CREATE)[1]
-    pool.play(pool.state.on_process_message(creator, Kind.CREATED, [Kind.CREATED, token, b"entry", "created", 0.1]))
-    assert pool.count(Kind.RING_ENDS) == 3
+    pool.play(pool.state.on_process_message(creator, kind, [kind, token, *outcome]))
+    return pool
+
+
+def test_ends_that_no_store_has_are_created_and_sent() -> None:
+    assert _after_a_creation(Kind.CREATED, b"entry", "created", 0.1).count(Kind.RING_ENDS) == 3
 
 
 def test_rings_go_on_without_ends_that_cannot_be_created() -> None:
-    pool = _Pool()
-    pool.grant()
-    before = len(pool.workers)
-    pool.play(pool.state.on_ring_ends(PrimitiveToLoad("d", "ring_ends", [], 0.3), b"", frozenset()))
-    (creator,) = pool.workers[before:]
-    pool.play(pool.state.on_process_message(creator, Kind.READY, [Kind.READY, creator, 1]))
-    token = pool.last(Kind.CREATE)[1]
-    pool.play(pool.state.on_process_message(creator, Kind.BROKEN, [Kind.BROKEN, token, "E", "text", ""]))
+    pool = _after_a_creation(Kind.BROKEN, "E", "text", "")
     assert pool.count(Kind.RING_ENDS) == 0
     assert not pool.closed
     assert len(pool.rings) == 2

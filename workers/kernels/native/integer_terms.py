@@ -5,7 +5,6 @@ bytes is not in the offset: their kernels add it after rounding, as ONNX does.
 
 As far as a bias is a whole number of the products' units, it is in the sum, which is exact. The factor is rounded to float32
 after each step, as in ONNX Runtime: results of quantised models are half-way between two numbers more often than by chance.
-
 """
 
 from __future__ import annotations
