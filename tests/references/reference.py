@@ -20,6 +20,7 @@ from poolrt.workers.desc import (
     Convolution,
     CumulativeSum,
     Deconvolution,
+    DynamicQuantise,
     Eltwise,
     Gather,
     GroupNormalization,
@@ -58,6 +59,7 @@ from .concat import concat
 from .convolution import convolution, deconvolution
 from .cumulative_sum import cumulative_sum
 from .data_types import numpy_type
+from .dynamic_quantise import dynamic_quantise
 from .eltwise import eltwise
 from .gather import gather
 from .gradients import gradients
@@ -147,6 +149,8 @@ def results(op: OpDesc, attr: PrimitiveAttr, args: Mapping[int, Array]) -> dict[
         case TopK():
             values, indices = top_k(op, wide[Arg.SRC])
             return {Arg.DST: values, Arg.DST_1: indices}
+        case DynamicQuantise():
+            return dict(zip((Arg.DST, Arg.DST_1, Arg.DST_2), dynamic_quantise(wide[Arg.SRC]), strict=True))
         case NonMaxSuppression():
             rows, count = non_max_suppression(op, wide[Arg.SRC], wide[Arg.SRC_1], wide[Arg.SRC_2])
             return {Arg.DST: rows, Arg.DST_1: count}

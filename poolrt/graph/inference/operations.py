@@ -82,5 +82,6 @@ _DESCRIBE: Final[Mapping[str, _Describe]] = {
     "top_k": indexing.top_k,
     "non_max_suppression": indexing.non_max_suppression,
     "matmul_nbits": products.matmul_nbits,
+    "dynamic_quantise": pointwise.dynamic_quantise,
     "call": calls.call,
 }

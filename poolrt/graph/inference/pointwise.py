@@ -16,6 +16,12 @@ def same_shape(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, dtype: s
     return op(src, describe_result(src, dtype), **attrs)
 
 
+def dynamic_quantise(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, dtype: str) -> OpDesc:
+    """Describe bytes, their scale and their zero point."""
+    (src,) = srcs
+    return op(src, MemoryDesc(src.dims, "u8"), MemoryDesc((), "f32"), MemoryDesc((), dtype or "u8"), **attrs)
+
+
 def binary(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, dtype: str) -> OpDesc:
     """Describe the combination of two tensors of one rank."""
     left, right = srcs

@@ -111,3 +111,13 @@ class Pointwise(Family):
             )
             kept = [axis for axis in range(value.ndim) if axis not in reduced]
             return result if keeps else node.pick_axes(result, kept)
+
+    def dynamic_quantise(self, src: Operand, **options: Unpack[NodeOptions]) -> tuple[Value, Value, Value]:
+        """Return src as uint8, its scale as float32, and its zero point: as ONNX's DynamicQuantizeLinear.
+
+        The least and the greatest number, and 0, have 255 steps between them. The zero point is a uint8, or has the
+        ``dtype`` int32. NaN becomes 0; a tensor with NaN has the scale 1.
+        """
+        with self._build("dynamic_quantise", **options) as node:
+            stored, scale, zero_point = node.add_all([node.operand("src", src)])
+            return stored, scale, zero_point

@@ -16,6 +16,7 @@ from poolrt.workers.desc import (
     Binary,
     Concat,
     CumulativeSum,
+    DynamicQuantise,
     Eltwise,
     Gather,
     GroupNormalization,
@@ -378,6 +379,11 @@ def non_max_suppression(rng: Random) -> OpDesc:
     return NonMaxSuppression(*sources, rows, count, most, rng.random() < 0.5)
 
 
+def dynamic_quantise(rng: Random) -> OpDesc:
+    sizes = dims(rng, rng.choice((1, 2, 4)))
+    return DynamicQuantise(_md(sizes), _md(sizes, "u8"), _md(()), _md((), rng.choice(("u8", "s32"))))
+
+
 #: Kind -> what draws a row-major descriptor of it.
 _DRAWN: Final[dict[str, Callable[[Random], OpDesc]]] = {
     "convolution": convolution, "deconvolution": deconvolution, "pooling": pooling, "eltwise": eltwise, "binary": binary,
@@ -389,7 +395,7 @@ _DRAWN: Final[dict[str, Callable[[Random], OpDesc]]] = {
     "select": select, "arg_reduction": arg_reduction,
     "pad": pad, "scatter": scatter,
     "cumulative_sum": cumulative_sum, "top_k": top_k, "non_max_suppression": non_max_suppression,
-    "matmul_nbits": matmul_nbits,
+    "matmul_nbits": matmul_nbits, "dynamic_quantise": dynamic_quantise,
 }  # fmt: skip
 assert _DRAWN.keys() == OPERATIONS.keys()
 

@@ -17,6 +17,7 @@ from poolrt.workers.desc import (
     Binary,
     Concat,
     CumulativeSum,
+    DynamicQuantise,
     Eltwise,
     Gather,
     GroupNormalization,
@@ -460,6 +461,15 @@ def matmuls_nbits(prop: str, dtype: str) -> list[OpDesc]:
     return found
 
 
+def dynamic_quantises(prop: str, dtype: str) -> list[OpDesc]:
+    """Zero points are u8 and s32 in turn."""
+    found: list[OpDesc] = []
+    for number, dims in enumerate(SHAPES):
+        point = MemoryDesc((), ("u8", "s32")[number % 2])
+        found.append(DynamicQuantise(MemoryDesc(dims, dtype), MemoryDesc(dims, "u8"), MemoryDesc((), "f32"), point))
+    return found
+
+
 _BACKWARD: Final = (*FORWARD, "backward_data")
 #: Of operations that know no propagation kind.
 _ANY: Final = ("forward",)
@@ -497,4 +507,5 @@ MAKERS: Final[dict[str, tuple[tuple[str, ...], Callable[[str, str], list[OpDesc]
     "top_k": (_ANY, top_ks),
     "non_max_suppression": (_ANY, non_max_suppressions),
     "matmul_nbits": (_ANY, matmuls_nbits),
+    "dynamic_quantise": (_ANY, dynamic_quantises),
 }

@@ -7,12 +7,15 @@ of the inner loop. The sums of adjacent rows are in eight bytes each of the scra
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from .bits import zero_bytes
 from .compiler import types
 from .running_sum import LANES, WIDE_LANES, make_rows, make_scan, make_sums
 from .vec import iload
+
+#: Elements of a row that are added in one visit; more streams would not be fetched ahead.
+ROWS_AT_ONCE: Final = 4
 
 
 def make(isa: str, kind: str, exclusive: bool, form: str) -> tuple[Callable[..., None], Any]:
@@ -52,16 +55,24 @@ def make(isa: str, kind: str, exclusive: bool, form: str) -> tuple[Callable[...,
                 totals = scratch + 8 * chunk * item
                 zero_bytes(totals, 8 * steps)
                 whole = steps // WIDE_LANES * WIDE_LANES
-                # Two elements of each row at once: sums are loaded and stored half as often.
-                for index in range(0, length - 1, 2):
+                # Several elements of each row at once: sums are loaded and stored less often.
+                index = 0
+                while index + ROWS_AT_ONCE <= length:
+                    place, to = source + index * src_next, target + index * dst_next
                     for at in range(0, whole, WIDE_LANES):
-                        place, to = source + index * src_next + at * size, target + index * dst_next + at * size
-                        row = add(open_sums(totals + 8 * at), place, to)
-                        close_sums(totals + 8 * at, add(row, place + src_next, to + dst_next))
-                if length & 1:
-                    place, to = source + (length - 1) * src_next, target + (length - 1) * dst_next
+                        row = open_sums(totals + 8 * at)
+                        p, q = place + at * size, to + at * size
+                        for _ in range(ROWS_AT_ONCE):
+                            row = add(row, p, q)
+                            p += src_next
+                            q += dst_next
+                        close_sums(totals + 8 * at, row)
+                    index += ROWS_AT_ONCE
+                while index < length:
+                    place, to = source + index * src_next, target + index * dst_next
                     for at in range(0, whole, WIDE_LANES):
-                        add(open_sums(totals + 8 * at), place + at * size, to + at * size)
+                        close_sums(totals + 8 * at, add(open_sums(totals + 8 * at), place + at * size, to + at * size))
+                    index += 1
             for step in range(whole, steps):
                 place, to = source + step * src_step, target + step * dst_step
                 begun, total = 0, zero()

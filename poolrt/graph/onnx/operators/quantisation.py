@@ -98,6 +98,9 @@ def quantize_dynamically(call: NodeCall) -> tuple[Operand, Operand, Operand]:
 def quantize_range(call: NodeCall, source: Operand) -> tuple[Operand, Operand, Operand]:
     """Return a tensor as uint8, its scale and its zero point, which are computed from its least and greatest number."""
     m = call.math
+    if isinstance(source, Value) and call.graph.engine == "cpu":
+        return call.graph.dynamic_quantise(source, name=call.name_part("quantised"))
+    # Other engines compute the range with all their threads.
     axes, zero = range(len(source.shape)), m.number(0.0, source)
     least, most = (m.binary(m.reduce(source, algorithm, axes, False), zero, algorithm) for algorithm in ("min", "max"))
     scale = m.binary(m.binary(most, least, "sub"), m.number(255.0, source), "div")
