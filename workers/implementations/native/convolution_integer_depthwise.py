@@ -59,7 +59,9 @@ class NativeIntegerDepthwise:
         src, weights, dst = (("m", (int(arg), 0)) for arg in (Arg.SRC, Arg.WEIGHTS, Arg.DST))
         # The zero point of src is subtracted from each number: padding has none.
         build.launch(
-            KernelSpec.of("integer_terms", how="pairs", exact=exact, bias=op.bias.dtype if op.bias else "", less=False),
+            KernelSpec.of(
+                "integer_terms", how="pairs", exact=exact, bias=op.bias.dtype if op.bias else "", less=False, kind="s8"
+            ),
             (
                 weights, bias, NONE, plus, src_scale, weight_scales, dst_scale, terms, factors,
                 offsets, *(("i", n) for n in (0, epilogue.scale_step, blocks, channels, 0)), ("f", 0.0),

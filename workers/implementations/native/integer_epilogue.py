@@ -17,10 +17,13 @@ _BOUNDED: Final = ("relu", "clip", "clip_v2")
 NONE: Final[LaunchArgument] = ("i", 0)
 
 
-def refuse_types(src: MemoryDesc, weights: MemoryDesc, bias: MemoryDesc | None, dst: MemoryDesc) -> str | None:
-    """Return why data types are not those of an integer product, or None."""
-    if src.dtype not in _RANGES or weights.dtype != "s8" or dst.dtype not in _RESULTS:
-        return f"data types {src.dtype}, {weights.dtype}, {dst.dtype}; only u8 or s8 by s8 into {', '.join(_RESULTS)}"
+def refuse_types(
+    src: MemoryDesc, weights: MemoryDesc, bias: MemoryDesc | None, dst: MemoryDesc, right: tuple[str, ...] = ("s8",)
+) -> str | None:
+    """Return why data types are not those of an integer product, or None; weights have a type of ``right``."""
+    if src.dtype not in _RANGES or weights.dtype not in right or dst.dtype not in _RESULTS:
+        found = f"data types {src.dtype}, {weights.dtype}, {dst.dtype}"
+        return f"{found}; only u8 or s8 by {' or '.join(right)} into {', '.join(_RESULTS)}"
     if bias is not None and (bias.dtype not in ("f32", "s32") or not bias.is_plain):
         return f"bias {bias}; only row-major f32 or s32 is supported"
     return None

@@ -31,7 +31,9 @@ class _PackedProduct:
         """Return why a product with all layouts chosen is not supported, or None."""
         if not set(self.extensions) <= set(target.extensions):
             return f"the host has no {', '.join(self.extensions)}"
-        if why := refuse_types(op.src, op.weights, op.bias, op.dst):
+        # Numbers of 16 bits hold both; an instruction of VNNI has signed ones on the right.
+        right = ("s8",) if self._how == "vnni" else ("s8", "u8")
+        if why := refuse_types(op.src, op.weights, op.bias, op.dst, right):
             return why
         if op.src.layout.blocks or op.src.repeats or (op.src.ndims > 2 and not op.src.is_plain) or not op.dst.is_plain:
             return f"layouts {op.src} and {op.dst}; only row-major and, of src of rank 2, strides are supported"
@@ -76,12 +78,13 @@ class _PackedProduct:
         shift = 128 if signed and self._how == "vnni" else 0
         result = Outputs(1, 1, outputs, op.dst, op.bias)
         exact = is_exact(attr, op.bias, op.dst)
-        reduce_integers(build, target.isa, self._how, source, weights, shift, positions, result, epilogue, exact)
+        kind = op.weights.dtype
+        reduce_integers(build, target.isa, self._how, source, weights, shift, positions, result, epilogue, exact, kind)
         return build.program()
 
 
 class NativePackedMatmul(_PackedProduct):
-    """src u8 or s8 of any rank by one matrix of weights s8, packed or without blocks; row-major dst.
+    """src u8 or s8 of any rank by one matrix of weights s8, or u8 in pairs, packed or without blocks; row-major dst.
 
     Attributes: scales of src and dst, of weights one or one a column; zero points of src and dst; one addition, then relu
     and clip.

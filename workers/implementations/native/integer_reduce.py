@@ -46,9 +46,9 @@ class Outputs:
 
 def reduce_integers(
     build: NestBuilder, isa: str, how: str, src: LaunchArgument, weights: LaunchArgument, shift: int,
-    positions: Positions, outputs: Outputs, epilogue: Epilogue, exact: bool,
+    positions: Positions, outputs: Outputs, epilogue: Epilogue, exact: bool, kind: str = "s8",
 ) -> None:  # fmt: skip
-    """Add the launches of a product; ``shift`` is what was added to src when it was copied."""
+    """Add the launches of a product; ``shift`` is what was added to src when it was copied, ``kind`` the type of weights."""
     channels, groups = outputs.channels, outputs.groups
     blocks = -(-channels // 16)
     count = sum(number for _, number in positions.steps)
@@ -60,7 +60,8 @@ def reduce_integers(
     narrow = outputs.dst.dtype in ("u8", "s8")
     build.launch(
         KernelSpec.of(
-            "integer_terms", how=how, exact=exact, bias=outputs.bias.dtype if outputs.bias else "", less=how == "pairs"
+            "integer_terms", how=how, exact=exact, bias=outputs.bias.dtype if outputs.bias else "", less=how == "pairs",
+            kind=kind,
         ),
         (
             weights, bias, src_point, NONE if narrow else dst_point, src_scale, weight_scales, dst_scale, terms, factors, offsets,
@@ -95,6 +96,6 @@ def reduce_integers(
     )  # fmt: skip
     kernel = KernelSpec.of(
         "integer_conv", how=how, tiles=tiles.kinds, blocks=tiles.blocks, dtype=outputs.dst.dtype, residual=other,
-        exact=exact, part=channels % 16 != 0,
+        exact=exact, part=channels % 16 != 0, kind=kind,
     )  # fmt: skip
     build.launch(kernel, args, outputs.images * groups * (len(cut) - 1) * passes)

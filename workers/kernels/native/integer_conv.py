@@ -23,12 +23,12 @@ _RANGES: Final = {"u8": (0.0, 255.0), "s8": (-128.0, 127.0)}
 
 def make(
     isa: str, how: str, tiles: tuple[tuple[int, ...], ...], blocks: int, dtype: str, residual: str, exact: bool,
-    part: bool,
+    part: bool, kind: str,
 ) -> tuple[Callable[..., None], Any]:  # fmt: skip
     """Return the kernel for one or two kinds of ``tiles``, tuples of runs; ``blocks`` of 16 outputs are computed at once.
 
     ``dtype`` and ``residual`` (nothing: none) are data types of dst and of what is added; ``part`` if the outputs of a
-    group are no whole blocks.
+    group are no whole blocks; ``kind`` is the data type of weights.
 
     Arguments, sizes in bytes unless said otherwise: addresses of src, weights, dst, residual, terms (s32), factors and
     offsets (f32, one an output, groups filled up to whole blocks), and of scale (f32) and zero point (s32) of dst (0:
@@ -42,7 +42,7 @@ def make(
     bits = register_bits(isa)
 
     def tile(runs: tuple[int, ...], count: int) -> Any:
-        return make_integer_tile(IntegerTile(how, bits, runs, count, dtype, residual, exact, part))
+        return make_integer_tile(IntegerTile(how, bits, runs, count, dtype, residual, exact, part, kind))
 
     wide_first, wide_second, single_first, single_second = (
         tile(runs, count) for count in (blocks, 1) for runs in (first, second)

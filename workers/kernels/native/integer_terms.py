@@ -28,10 +28,10 @@ _MOST_UNITS: Final = 4194304.0
 _NO_REST: Final = 2.0**-22
 
 
-def make(isa: str, how: str, exact: bool, bias: str, less: bool) -> tuple[Callable[..., None], Any]:
+def make(isa: str, how: str, exact: bool, bias: str, less: bool, kind: str) -> tuple[Callable[..., None], Any]:
     """Return the kernel; ``bias`` is a data type or nothing, ``exact`` if the sums themselves are the results.
 
-    ``less`` if src was packed less its zero point, as `integer_copy` bounds it.
+    ``less`` if src was packed less its zero point, as `integer_copy` bounds it. ``kind`` is the data type of weights.
 
     Arguments: addresses of the packed weights, of the bias, of zero points (s32) of src and dst, of scales (f32) of src,
     weights and dst, each 0 for none; of the terms (s32), factors and offsets (f32) to write; groups of weights a block;
@@ -40,7 +40,7 @@ def make(isa: str, how: str, exact: bool, bias: str, less: bool) -> tuple[Callab
     One item of work is a block of 16 outputs.
     """
     size = GROUP[how]
-    total = _make_total(how, register_bits(isa))
+    total = _make_total(how, register_bits(isa), kind)
 
     def bias_of(address: int) -> float:
         if bias == "f32":
@@ -104,7 +104,7 @@ def make(isa: str, how: str, exact: bool, bias: str, less: bool) -> tuple[Callab
     return terms, types.void(*[types.int64] * 17, types.float64)
 
 
-def _make_total(how: str, bits: int) -> Any:
+def _make_total(how: str, bits: int, kind: str) -> Any:
     """Return the intrinsic that writes the sums of 16 outputs' weights: groups, address of weights, address of sums."""
     ones = 0x01010101 if how == "vnni" else 0x00010001
 
@@ -124,7 +124,8 @@ def _make_total(how: str, bits: int) -> Any:
                 row, step = b.load(pointer(b, at, VI), align=4), WIDTH
             else:
                 narrow = b.load(pointer(b, at, ir.VectorType(I8, 2 * LANES)), align=4)
-                row, step = b.bitcast(b.sext(narrow, ir.VectorType(I16, 2 * LANES)), VI), WIDTH // 2
+                wide = (b.sext if kind == "s8" else b.zext)(narrow, ir.VectorType(I16, 2 * LANES))
+                row, step = b.bitcast(wide, VI), WIDTH // 2
             new = multiply_groups(b, how, bits, value, ir.Constant(VI, [ones] * LANES), row)
             rest = b.sub(left, I64(1))
             for phi, following in ((left, rest), (at, b.add(at, I64(step))), (value, new)):

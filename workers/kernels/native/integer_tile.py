@@ -52,7 +52,8 @@ class IntegerTile:
 
     ``how`` and ``bits`` say how groups are multiplied, ``runs`` are lengths of runs of neighbouring positions. ``dtype``
     and ``residual`` are the data types of dst and of what is added ("": nothing). ``exact`` sums are stored as they are;
-    others are scaled. ``part`` if the lanes behind the last output must not be stored.
+    others are scaled. ``part`` if the lanes behind the last output must not be stored. ``kind`` is the data type of
+    weights.
     """
 
     how: str
@@ -63,6 +64,7 @@ class IntegerTile:
     residual: str
     exact: bool
     part: bool
+    kind: str
 
 
 class _Arguments(NamedTuple):
@@ -160,7 +162,7 @@ def _weights(b: Builder, shape: IntegerTile, address: Value) -> Value:
     if shape.how == "vnni":
         return b.load(pointer(b, address, VI), align=4)
     narrow = b.load(pointer(b, address, ir.VectorType(I8, 2 * LANES)), align=4)
-    return b.bitcast(b.sext(narrow, ir.VectorType(I16, 2 * LANES)), VI)
+    return b.bitcast((b.sext if shape.kind == "s8" else b.zext)(narrow, ir.VectorType(I16, 2 * LANES)), VI)
 
 
 def _emit_stores(b: Builder, shape: IntegerTile, a: _Arguments, sums: list[Value]) -> None:

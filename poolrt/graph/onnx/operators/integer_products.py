@@ -41,7 +41,9 @@ def integer_product(
     if dtype_of(left) not in bytes_ or dtype_of(right) not in bytes_:
         return None
     point = _point(call, right_zero)
-    if dtype_of(right) == "uint8":
+    # Known numbers are packed once, whatever their type is; computed ones without a zero point are multiplied as they are.
+    as_is = isinstance(right, Value) and not isinstance(point, Value) and not point.any()
+    if dtype_of(right) == "uint8" and not as_is:
         right = signed(call, right)
         point = m.binary(point, np.asarray(_SHIFT, np.int32), "sub")
     dtype = "int32" if scales is None else "float32"

@@ -129,3 +129,23 @@ def test_zero_points_may_be_given_that_bytes_do_not_hold(native: NativeRunner, d
                 np.int32
             )  # sums wrap at 32 bits
             np.testing.assert_array_equal(native.results(pd, args)[Arg.DST], exact)
+
+
+@pytest.mark.parametrize("instructions", INSTRUCTIONS)
+@pytest.mark.parametrize("dtype", ["u8", "s8"])
+def test_weights_without_sign_are_multiplied_in_pairs(native: NativeRunner, dtype: str, instructions: str) -> None:
+    rng = np.random.default_rng(random.SystemRandom().randrange(1 << 32))
+    for number, (rows, depth, columns) in enumerate(SHAPES):
+        left, right = drawn(rng, dtype, rows, depth), drawn(rng, "u8", depth, columns)
+        right[:, 0], left[0] = 255, LIMITS[dtype][1]
+        tag = ("any", "ab", "ba")[number % 3]
+        op = Matmul(
+            MemoryDesc(left.shape, dtype, "any"), MemoryDesc(right.shape, "u8", tag), None,
+            MemoryDesc((rows, columns), "s32", "any"),
+        )  # fmt: skip
+        pd = primitive_desc(op, PrimitiveAttr(zero_points=(Quantisation(Arg.SRC),)), target_of(instructions))
+        assert pd.impl_name() == "native:packed_pairs"
+        for point in (0, 128, -129, 40000):
+            args = {Arg.SRC: left, Arg.WEIGHTS: right, zero_points_of(Arg.SRC): np.array([point])}
+            exact = ((left.astype(np.int64) - point) @ right.astype(np.int64)).astype(np.int32)
+            np.testing.assert_array_equal(native.results(pd, args)[Arg.DST], exact, f"{op} {point}")
