@@ -21,10 +21,11 @@ from poolrt.workers.primitives.key import primitive_key
 
 from .descriptors import attributes, changed, drawn, operation, rebuilt
 
-#: What the dimensions of src and weights imply: no two descriptors differ in it alone.
+#: What the operation fixes, or the dimensions of src and weights imply: no two descriptors differ in it alone.
 IMPLIED = {
     ("convolution", "groups"), ("deconvolution", "groups"), ("gather", "batch_dims"), ("pad", "padding_l"),
     ("pad", "padding_r"), ("top_k", "k"), ("non_max_suppression", "most"),
+    ("dynamic_quantise", "scale"),
 }  # fmt: skip
 
 

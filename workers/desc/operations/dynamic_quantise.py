@@ -12,7 +12,7 @@ from ..op_desc import OpDesc, require
 
 @dataclass(frozen=True, slots=True)
 class DynamicQuantise(OpDesc):
-    """Quantise src to u8 so that its least and greatest number, and 0, are in the range of 256 steps (ONNX's DynamicQuantizeLinear).
+    """Quantise src to u8 so that its least and greatest number, and 0, are in range, as ONNX's DynamicQuantizeLinear does.
 
     The scale is a 255th of the range, 1 if that is 0. The zero point is minus the least number by the scale, rounded to even,
     255 at most. An element is its quotient by the scale, rounded to even, plus the zero point, saturated. All steps are in

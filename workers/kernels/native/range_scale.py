@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from .compiler import types
 from .integers import store_s32
 from .vec import fload, fstore
 
-_BYTES = {"u8": 1, "s32": 4}
+_BYTES: Final = {"u8": 1, "s32": 4}
 
 
 def make(isa: str, point: str) -> tuple[Callable[..., None], Any]:

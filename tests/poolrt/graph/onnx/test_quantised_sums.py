@@ -61,3 +61,47 @@ def test_results_are_those_of_onnx_runtime(
     found = Executor(load_onnx(model), cache=cache).run(x=x)["y"]
     assert np.unique(want).size > 20
     np.testing.assert_array_equal(found, want)
+
+
+def single(operator: str, given: dict[str, Array], results: tuple[str, ...]) -> onnx.ModelProto:
+    """Return a node of computed operands as a model."""
+    sources = [
+        helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(each.dtype), each.shape)
+        for name, each in given.items()
+    ]
+    written = [helper.make_empty_tensor_value_info(name) for name in results]
+    graph = helper.make_graph([helper.make_node(operator, [*given], [*results])], "single", sources, written)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+
+
+@pytest.mark.parametrize("left", [np.uint8, np.int8])
+@pytest.mark.parametrize("right", [np.uint8, np.int8])
+def test_a_product_of_computed_bytes_without_zero_points_is_one_primitive(
+    left: type, right: type, cache: PrimitiveProvider
+) -> None:
+    """The reference is NumPy: ONNX Runtime's products of some types saturate on processors without VNNI."""
+    rng = np.random.default_rng()
+    for rows, depth, columns in ((1, 7, 33), (31, 64, 17)):
+        given = {
+            name: rng.integers(np.iinfo(kind).min, np.iinfo(kind).max + 1, dims, kind)
+            for name, kind, dims in (("a", left, (rows, depth)), ("b", right, (depth, columns)))
+        }
+        a, b = (given[name].astype(np.int64) for name in "ab")
+        executor = Executor(load_onnx(single("MatMulInteger", given, ("y",))), cache=cache)
+        np.testing.assert_array_equal(executor.run(**given)["y"], a @ b)
+        assert len(executor.time_steps(1, **given)[0].primitives) == 1
+        points: dict[str, Array] = {"p": np.asarray(3, left), "q": np.asarray(100, right)}
+        executor = Executor(load_onnx(single("MatMulInteger", {**given, **points}, ("y",))), cache=cache)
+        np.testing.assert_array_equal(executor.run(**given, **points)["y"], (a - 3) @ (b - 100))
+
+
+def test_quantising_by_the_range_is_one_primitive(cache: PrimitiveProvider) -> None:
+    rng = np.random.default_rng()
+    for dims, shift in (((1, 7), 0.0), ((33, 130), 3.0), ((2, 3, 8191), -3.0)):
+        given = {"x": (rng.standard_normal(dims) + shift).astype(np.float32)}
+        model = single("DynamicQuantizeLinear", given, ("y", "s", "z"))
+        session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+        executor = Executor(load_onnx(model), cache=cache)
+        for name, want in zip("ysz", session.run(None, given), strict=True):
+            np.testing.assert_array_equal(executor.run(**given)[name], want, f"{name} of {dims}")
+        assert len(executor.time_steps(1, **given)[0].primitives) == 1

@@ -1,0 +1,61 @@
+"""The descriptors of operations whose tensors have several data types, and the shapes of operations of one tensor."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from poolrt.workers.desc import DynamicQuantise, MatmulNbits, MemoryDesc, NonMaxSuppression, OpDesc, TopK
+from tests.workers.desc.windows import Sizes
+
+SHAPES: Final[tuple[Sizes, ...]] = ((2, 19, 5, 3), (3, 17), (33,), (1, 16, 3, 3), (2, 5, 3, 2, 4), (0, 4, 2, 2))
+
+
+def top_ks(prop: str, dtype: str) -> list[OpDesc]:
+    """Indices are s64 and s32 in turn."""
+    shapes: tuple[tuple[Sizes, int, int], ...] = (
+        ((2, 19, 5, 3), 1, 4), ((3, 17), 1, 17), ((33,), 0, 1), ((1, 16, 3, 3), 3, 2), ((0, 4), 1, 2), ((5, 3, 20), 2, 7),
+    )  # fmt: skip
+    found: list[OpDesc] = []
+    for number, (dims, axis, k) in enumerate(shapes):
+        dst = (*dims[:axis], k, *dims[axis + 1 :])
+        indices = MemoryDesc(dst, ("s64", "s32")[number % 2])
+        found.append(TopK(MemoryDesc(dims, dtype), MemoryDesc(dst, dtype), indices, k, axis, number % 3 != 1))
+    return found
+
+
+def non_max_suppressions(prop: str, dtype: str) -> list[OpDesc]:
+    """Indices and counts are s64 and s32 in turn; limits are f32."""
+    shapes: tuple[tuple[Sizes, int], ...] = (
+        ((2, 3, 19), 5), ((1, 1, 40), 40), ((3, 2, 1), 1), ((1, 4, 33), 17), ((2, 0, 5), 2), ((2, 1, 8), 8),
+    )  # fmt: skip
+    found: list[OpDesc] = []
+    for number, ((images, classes, size), most) in enumerate(shapes):
+        kind = ("s64", "s32")[number % 2]
+        boxes, scores = MemoryDesc((images, size, 4), dtype), MemoryDesc((images, classes, size), dtype)
+        rows, count = MemoryDesc((images * classes * most, 3), kind), MemoryDesc((1,), kind)
+        limits = MemoryDesc((3,), "f32")
+        found.append(NonMaxSuppression(boxes, scores, limits, rows, count, most, number % 3 == 1))
+    return found
+
+
+def matmuls_nbits(prop: str, dtype: str) -> list[OpDesc]:
+    """Zero points are packed, missing or numbers in turn. Shapes are (M, K, N), bytes of a block, and bits."""
+    shapes = ((3, 37, 19, 8, 4), (1, 70, 33, 16, 4), (20, 33, 5, 16, 8), (2, 64, 17, 32, 8), (0, 9, 4, 8, 4))
+    found: list[OpDesc] = []
+    for number, (rows, depth, columns, nbytes, bits) in enumerate(shapes):
+        blocks = -(-depth * bits // (8 * nbytes))
+        packed = MemoryDesc((columns, -(-blocks * bits // 8)), "u8")
+        points = (packed, None, MemoryDesc((columns, blocks), dtype))[number % 3]
+        weights, bias = MemoryDesc((columns, blocks, nbytes), "u8"), MemoryDesc((columns,), dtype)
+        src, scales, dst = (MemoryDesc(d, dtype) for d in ((rows, depth), (columns, blocks), (rows, columns)))
+        found.append(MatmulNbits(src, weights, scales, points, None if number % 2 else bias, dst, bits))
+    return found
+
+
+def dynamic_quantises(prop: str, dtype: str) -> list[OpDesc]:
+    """Zero points are u8 and s32 in turn."""
+    found: list[OpDesc] = []
+    for number, dims in enumerate(SHAPES):
+        point = MemoryDesc((), ("u8", "s32")[number % 2])
+        found.append(DynamicQuantise(MemoryDesc(dims, dtype), MemoryDesc(dims, "u8"), MemoryDesc((), "f32"), point))
+    return found
