@@ -19,7 +19,7 @@ def same_shape(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, dtype: s
 def dynamic_quantise(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, dtype: str) -> OpDesc:
     """Describe bytes, their scale and their zero point."""
     (src,) = srcs
-    return op(src, MemoryDesc(src.dims, "u8"), MemoryDesc((), "f32"), MemoryDesc((), dtype or "u8"), **attrs)
+    return op(src, MemoryDesc(src.dims, dtype or "u8"), MemoryDesc((), "f32"), MemoryDesc((), "u8"), **attrs)
 
 
 def binary(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, dtype: str) -> OpDesc:

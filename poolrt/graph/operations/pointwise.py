@@ -113,10 +113,9 @@ class Pointwise(Family):
             return result if keeps else node.pick_axes(result, kept)
 
     def dynamic_quantise(self, src: Operand, **options: Unpack[NodeOptions]) -> tuple[Value, Value, Value]:
-        """Return src as uint8, its scale as float32, and its zero point: as ONNX's DynamicQuantizeLinear.
+        """Return src as uint8, its scale as float32, and its zero point as uint8: as ONNX's DynamicQuantizeLinear.
 
-        The least and the greatest number, and 0, have 255 steps between them. The zero point is a uint8, or has the
-        ``dtype`` int32. NaN becomes 0; a tensor with NaN has the scale 1.
+        The least and the greatest number, and 0, have 255 steps between them. NaN becomes 0; a tensor with NaN has the scale 1.
         """
         with self._build("dynamic_quantise", **options) as node:
             stored, scale, zero_point = node.add_all([node.operand("src", src)])
