@@ -10,6 +10,7 @@ import sys
 import time
 import uuid
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any, Final
 
 from .html_table import text
@@ -26,9 +27,9 @@ def find_displays() -> tuple[_Display, _Display] | None:
     get_shell = getattr(sys.modules.get("IPython"), "get_ipython", None)
     if get_shell is None or getattr(get_shell(), "kernel", None) is None:
         return None
-    from IPython.display import display, update_display
-
-    return display, update_display
+    # poolrt is checked where IPython need not be installed.
+    found = import_module("IPython.display")
+    return found.display, found.update_display
 
 
 class NotebookProgress:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         NoSuchFile,
         NotImplemented,
     )
+    from .logs import set_default_logger_severity, set_default_logger_verbosity
     from .options import ExecutionMode, ExecutionOrder, GraphOptimizationLevel, RunOptions, SessionOptions
     from .ort_value import OrtDevice, OrtValue
     from .providers import get_all_providers, get_available_providers, get_device

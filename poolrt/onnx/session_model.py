@@ -103,14 +103,14 @@ class SessionModel:
 
 
 def _read(source: Any) -> ModelFile:
-    if isinstance(source, str | os.PathLike) and not os.path.exists(source):
+    if type(source).__name__ == "ModelProto":
+        # Plans are made later, too: what the caller changes in a ModelProto meanwhile must not be in them.
+        source = source.SerializeToString()
+    elif isinstance(source, str | os.PathLike) and not os.path.exists(source):
         raise NoSuchFile(f"Load model from {Path(source)} failed. File doesn't exist")
-    if isinstance(source, bytearray | memoryview):
+    elif isinstance(source, bytearray | memoryview):
         source = bytes(source)
     try:
-        if type(source).__name__ == "ModelProto":
-            # Plans are made later, too: what the caller changes in a ModelProto meanwhile must not be in them.
-            source = source.SerializeToString()
         return read_model(source)
     except TypeError as error:
         raise TypeError(f"Unable to load from type '{type(source)}': {error}") from error

@@ -110,7 +110,8 @@ class _Finder:
         if not self._is_fast(node):
             return []
         src, weights = (self.dequantised(value) for value in node.inputs[:2])
-        ndims = self._ir.values[node.inputs[1]].ndims
+        shape = self._ir.values[node.inputs[1]].dims
+        ndims = len(shape)
         if src is None or weights is None or src.mask or weights.point:
             return []
         output = 1 << ndims - 1 if node.kind == "matmul" else 1
@@ -124,7 +125,7 @@ class _Finder:
         unit = 1.0 if residual is None else residual.single
         values = [src.value, weights.value]
         if bias is None and residual is not None and residual.point:
-            channels = self._ir.values[node.inputs[1]].dims[-1 if node.kind == "matmul" else 0]
+            channels = shape[-1 if node.kind == "matmul" else 0]
             bias = np.zeros((1,) * (ndims - 1) + (channels,) if node.kind == "matmul" else (channels,))
         if bias is not None:
             moved = bias / unit - (0 if residual is None else residual.point)

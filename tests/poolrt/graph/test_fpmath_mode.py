@@ -14,6 +14,7 @@ from poolrt.graph.wire_parser import parse
 from poolrt.workers.desc import Arg
 from poolrt.workers.desc.attributes import FPMATH_MODES
 from poolrt.workers.engines.target import EXTENSIONS, Target
+from poolrt.workers.plans.execution_plan import Step
 from poolrt.workers.primitives.key import primitive_key
 
 #: A processor with every extension, which need not be this one, and one with AVX2.
@@ -35,7 +36,7 @@ def network(mode: str) -> Graph:
 def lowered(graph: Graph, target: Target) -> dict[str, Any]:
     """Return the primitive descriptor of each step by name, from the graph's wire form."""
     plan: LoweredPlan = lower(parse(graph.to_wire()[0]), {"cpu": target})
-    return {step.name: plan.primitives[step.primitive] for step in plan.plan.steps if hasattr(step, "primitive")}
+    return {step.name: plan.primitives[step.primitive] for step in plan.plan.steps if isinstance(step, Step)}
 
 
 @pytest.mark.parametrize("mode", FPMATH_MODES)

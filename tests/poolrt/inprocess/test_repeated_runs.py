@@ -70,7 +70,7 @@ def test_other_inputs_take_the_long_path(cache: PrimitiveProvider) -> None:
     b = drawn()
     assert is_repeated(executor, drawn(), b)
     others: list[Any] = [
-        drawn(ROWS[::-1]).T, drawn((6, 80))[:, ::2], drawn().tolist(), drawn().astype(">f4"),
+        drawn((ROWS[1], ROWS[0])).T, drawn((6, 80))[:, ::2], drawn().tolist(), drawn().astype(">f4"),
         drawn()[:, ::-1], drawn().view(_Other),
     ]  # fmt: skip
     for a in others:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from importlib import import_module
 from typing import Any
 
 import pytest
@@ -63,8 +64,7 @@ class Kernel:
 @contextmanager
 def started(environment: Mapping[str, str]) -> Iterator[Kernel]:
     """A new kernel, with additional variables, during the block. Needs ipykernel."""
-    from jupyter_client.manager import start_new_kernel
-
+    start_new_kernel = import_module("jupyter_client.manager").start_new_kernel
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("PYTEST_CURRENT_TEST", raising=False)  # with it, the kernel does not watch its descriptors
         for name, value in environment.items():

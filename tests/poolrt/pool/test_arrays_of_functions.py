@@ -295,20 +295,23 @@ def test_books_of_the_arena_are_as_before_after_calls_cancels_and_errors(own_poo
     for _ in range(5):
         own_pool.submit(_same, array).result(BOUND_S)
     assert not _used(own_pool)
-    futures = [own_pool.submit((_same, np.negative, _scribble)[i % 3], array) for i in range(60)]
+    functions: list[Callable[[Any], Any]] = [_same, np.negative, _scribble]
+    futures = [own_pool.submit(functions[i % 3], array) for i in range(60)]
     cancelled = [future.cancel() for future in futures[::-7]]
-    for future in futures:
+    while futures:
+        future = futures.pop(0)
         if not future.cancelled():
             with suppress(ValueError):
                 future.result(BOUND_S)
-    del futures, future
+        del future
     found = list(own_pool.map(np.negative, [array] * 30, timeout=BOUND_S))
     np.testing.assert_array_equal(found[-1], -array)
     for each in own_pool.map(np.negative, [array] * 30, timeout=BOUND_S, chunksize=4):
         np.testing.assert_array_equal(each, -array)
+        del each
     iterator = own_pool.map(_same, [array] * 30)
     next(iterator)
-    del iterator, found, each
+    del iterator, found
     assert any(cancelled) or cancelled
     wait_until(lambda: not _used(own_pool), "all slots are given back")
 
@@ -333,9 +336,9 @@ def test_books_of_the_arena_are_as_before_after_kills(own_pool: poolrt.Pool, tmp
         futures += [own_pool.submit(_die, even, path) for _ in range(5)]
         with pytest.raises(WorkerLost):
             lost.result(BOUND_S)
-        for future in futures:
-            np.testing.assert_array_equal(future.result(BOUND_S), even * 2)
-        del futures, future, lost
+        while futures:
+            np.testing.assert_array_equal(futures.pop(0).result(BOUND_S), even * 2)
+        del lost
     wait_until(lambda: not _used(own_pool), "all slots are given back")
 
 

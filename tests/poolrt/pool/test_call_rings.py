@@ -439,11 +439,12 @@ def test_a_lost_worker_names_the_function_and_the_signal(own_pool: poolrt.Pool, 
             own_pool.submit(_end_by, number).result(BOUND_S)
         assert lost.value.what == f"{__name__}._end_by"
         assert signal.Signals(number).name in str(lost.value)
-    for function, called in (
+    others: tuple[tuple[Callable[[int], int], str], ...] = (
         (_Worker().end, r"_Worker\.end"),
         (partial(_end_by), "_end_by"),
-        (lambda x: _end_by(x), r".*<lambda>"),
-    ):
+        (lambda number: _end_by(number), r".*<lambda>"),
+    )
+    for function, called in others:
         with pytest.raises(WorkerLost, match=rf"function {__name__}\.{called}: {ending}KILL"):
             own_pool.submit(function, signal.SIGKILL).result(BOUND_S)
     for chunk in (1, 3):

@@ -289,21 +289,24 @@ def test_results_are_right_while_workers_are_killed_at_random_with_many_in_fligh
         try:
             begin, count = time.monotonic(), 0
             under_way: deque[tuple[Any, Any]] = deque()
+
+            def check_oldest() -> None:
+                values, future = under_way.popleft()
+                np.testing.assert_array_equal(future.result(BOUND_S)["y"], np.maximum(values, 0))
+
             while (spent := time.monotonic() - begin) < 3 or (spent < BOUND_S and pool.stats()["workers_lost"] < 5):
                 for x in _inputs(20, count):
                     if len(under_way) >= 50:
-                        values, future = under_way.popleft()
-                        np.testing.assert_array_equal(future.result(BOUND_S)["y"], np.maximum(values, 0))
+                        check_oldest()
                     under_way.append((x, model.submit(x=x)))
                     count += 1
         finally:
             stop.set()
             killer.join(BOUND_S)
-        for values, future in under_way:
-            np.testing.assert_array_equal(future.result(BOUND_S)["y"], np.maximum(values, 0))
+        while under_way:
+            check_oldest()
         assert pool.stats()["workers_lost"] >= 5
         # The books agree with a count from outside: each run was executed, and what is in use is what is kept.
-        del under_way, future
         assert not pool._session.open_futures._futures
         assert not any(len(ring) for ring in pool._session.link.client.rings._rings.values())
         memory = pool._session.memory

@@ -128,9 +128,9 @@ def test_unloading_a_model_closes_its_files(options: dict[str, Any]) -> None:
     with poolrt.Pool(workers=1, **options) as pool:
         models = [pool.load(weighty_graph()) for _ in range(2)]
         assert opened(pool) == 4
-        for model in models:
-            model.run(**FEED)
-        del model, models
+        for number in range(len(models)):
+            models[number].run(**FEED)
+        del models
         wait_until(lambda: not opened(pool), "the files are closed")
         wait_until(lambda: not shared_bytes(pool), "the worker maps none of them")
 

@@ -59,7 +59,7 @@ def chained(pd: PrimitiveDesc, rng: random.Random) -> PrimitiveDesc:
 def in_other_types(op: OpDesc, rng: random.Random) -> OpDesc:
     """Return an operation on f32 in another data type, drawn at random, as the table has it; as it is if it refuses that."""
     dtype = rng.choice(OTHER_TYPES)
-    types = product_types(op.prop if hasattr(op, "prop") else "forward_inference", dtype)
+    types = product_types(getattr(op, "prop", "forward_inference"), dtype)
     given = {"src": types[0], "weights": types[1]} if op.kind in PRODUCTS else {}
     memories = {
         f.name: md for f in fields(op) if isinstance(md := getattr(op, f.name), MemoryDesc) and md.dtype == "f32"

@@ -73,7 +73,7 @@ def test_a_run_chooses_a_branch() -> None:
 
 def test_branches_of_other_shapes_are_refused() -> None:
     kinds = {"one": TensorProto.FLOAT}
-    branches = {
+    branches: dict[str, Any] = {
         "then_branch": body([node("Identity", ["x"], ["one"])], {}, kinds),
         "else_branch": body([node("Transpose", ["x"], ["one"])], {}, kinds),
     }

@@ -111,7 +111,16 @@ def test_an_error_is_that_of_sums_in_float32(native: NativeRunner, isa: str, pro
 def test_inner_products_read_weights_of_16_bits(native: NativeRunner, isa: str) -> None:
     for rows, layout in ((1, "packed"), (1, "columns"), (30, "rows"), (30, "columns"), (4, "packed")):
         for dtype in ("f16", "bf16"):
-            check(native, isa, (rows, 37, 83), ((), ()), (dtype,) * 4, ("rows", layout), "r", is_inner=True)
+            check(
+                native,
+                isa,
+                (rows, 37, 83),
+                ((), ()),
+                (dtype, dtype, dtype, dtype),
+                ("rows", layout),
+                "r",
+                is_inner=True,
+            )
 
 
 @pytest.mark.slow

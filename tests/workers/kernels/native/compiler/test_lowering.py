@@ -32,16 +32,14 @@ def compiled(
 ) -> Callable[..., Number]:
     """Return a function of numbers, compiled."""
     write = write_64 if result == types.int64 else write_f64
-    if len(kinds) == 1:
 
-        def entry(begin: int, end: int, out: int, x: Any) -> None:
-            write(out, function(x))
+    def of_one(begin: int, end: int, out: int, x: Any) -> None:
+        write(out, function(x))
 
-    else:
+    def of_two(begin: int, end: int, out: int, x: Any, y: Any) -> None:
+        write(out, function(x, y))
 
-        def entry(begin: int, end: int, out: int, x: Any, y: Any) -> None:  # type: ignore[misc]
-            write(out, function(x, y))
-
+    entry: Callable[..., None] = of_one if len(kinds) == 1 else of_two
     signature = types.void(types.int64, types.int64, types.int64, *kinds)
     kernel = load_object(compile_function(function.__name__, entry, signature, "x86-64-v2"))
 
