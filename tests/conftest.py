@@ -6,7 +6,9 @@ import gc
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
+from importlib import import_module
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -40,6 +42,23 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_xdist_auto_num_workers() -> int:
     """Return one process more than processors: tests wait for processes, servers and clocks for a part of their time."""
     return len(os.sched_getaffinity(0)) + 1
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection(session: pytest.Session) -> None:
+    """Have each process of pytest-xdist begin with other modules: pytest rewrites a module once, the others read the result.
+
+    To rewrite all takes 12 s of processor time, to read them 2 s.
+    """
+    worker = getattr(session.config, "workerinput", None)
+    folder = Path(__file__).parent
+    if worker is None or folder.name not in session.config.args:
+        return
+    paths = sorted(folder.rglob("test_*.py"))
+    for path in paths[int(worker["workerid"].removeprefix("gw")) :: worker["workercount"]]:
+        # pytest reports it when it collects the module.
+        with suppress(Exception, pytest.skip.Exception):
+            import_module(".".join(path.relative_to(folder.parent).with_suffix("").parts))
 
 
 def pytest_collection_finish() -> None:
