@@ -1,8 +1,9 @@
 """The contract of an implementation: pure code that accepts a descriptor, completes its layouts and describes a program.
 
 For each kind of engine an operation has a module that lists its implementations best first in `IMPLEMENTATIONS`, if it
-has any beside the reference, which comes last. A primitive descriptor takes the first that accepts. No implementation
-imports a compiler: the asking process needs none.
+has any beside the reference, which comes last. Before that come those of its function `find_further_implementations`, if it has
+one, which imports them. A primitive descriptor takes the first that accepts. No implementation imports a compiler: the asking
+process needs none.
 
 The sources of an implementation are part of its keys, and found from its text: name kernels by literals, as the first
 argument of a call (see `primitives.sources`), and import by statements.

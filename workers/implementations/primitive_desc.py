@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from ..desc import MemoryDesc, OpDesc, PrimitiveAttr, op_from_wire
@@ -89,39 +90,50 @@ def implementations(kind: str, engine_kind: str) -> tuple[Implementation[Any], .
     home = _HOMES.get(engine_kind)
     if home is None:
         return ()
-    in_float32 = _attribute(f"{home}in_float32", "BY_KIND", {}).get(kind)
-    return _listed(kind, engine_kind, () if in_float32 is None else (in_float32,))
+    in_float32 = _find_module(f"{home}in_float32")
+    others = () if in_float32 is None or kind not in in_float32.BY_KIND else (in_float32.BY_KIND[kind],)
+    return (*_first(kind, engine_kind), *_further(kind, engine_kind), *others, *_last(kind, engine_kind))
 
 
-def _implementations_for(op: OpDesc, engine_kind: str) -> tuple[Implementation[Any], ...]:
-    """Return the implementations that may accept an operation: those of half precision only for it, as they import more."""
+def _implementations_for(op: OpDesc, engine_kind: str) -> Iterator[Implementation[Any]]:
+    """Yield the implementations that may accept an operation: those of half precision only for it, as they import more.
+
+    Modules are imported when their implementations are asked for: most operations need the first ones alone.
+    """
     if any(md.dtype in _HALF for md in op.memories().values()):
-        return implementations(op.kind, engine_kind)
-    return _in_own_types(op.kind, engine_kind)
+        yield from implementations(op.kind, engine_kind)
+    elif engine_kind in _HOMES:
+        for part in (_first, _further, _last):
+            yield from part(op.kind, engine_kind)
 
 
 @lru_cache(maxsize=256)
-def _in_own_types(kind: str, engine_kind: str) -> tuple[Implementation[Any], ...]:
-    return _listed(kind, engine_kind) if engine_kind in _HOMES else ()
+def _first(kind: str, engine_kind: str) -> tuple[Implementation[Any], ...]:
+    module = _find_module(f"{_HOMES[engine_kind]}{kind}")
+    return () if module is None else cast("tuple[Implementation[Any], ...]", module.IMPLEMENTATIONS)
 
 
-def _listed(
-    kind: str, engine_kind: str, others: tuple[Implementation[Any], ...] = ()
-) -> tuple[Implementation[Any], ...]:
-    """Return what the module of a kind lists, what else there is, and at last the reference."""
-    listed: tuple[Implementation[Any], ...] = _attribute(f"{_HOMES[engine_kind]}{kind}", "IMPLEMENTATIONS", ())
+@lru_cache(maxsize=256)
+def _further(kind: str, engine_kind: str) -> tuple[Implementation[Any], ...]:
+    module = _find_module(f"{_HOMES[engine_kind]}{kind}")
+    find: Callable[[], tuple[Implementation[Any], ...]] = getattr(module, "find_further_implementations", tuple)
+    return find()
+
+
+@lru_cache(maxsize=256)
+def _last(kind: str, engine_kind: str) -> tuple[Implementation[Any], ...]:
     last = reference(kind, engine_kind)
-    return (*listed, *others, *(() if last is None else (last,)))
+    return () if last is None else (last,)
 
 
-def _attribute(module: str, name: str, default: Any) -> Any:
-    """Return an attribute of a module of this package, or the default if there is no such module."""
+def _find_module(name: str) -> ModuleType | None:
+    """Return a module of this package, None if there is no such module."""
     try:
-        return getattr(import_module(module, __package__), name)
+        return import_module(name, __package__)
     except ModuleNotFoundError as error:
-        if error.name is None or not error.name.endswith(module):
+        if error.name is None or not error.name.endswith(name):
             raise
-        return default
+        return None
 
 
 def primitive_descs(op: OpDesc, attr: PrimitiveAttr, target: Target) -> list[PrimitiveDesc]:

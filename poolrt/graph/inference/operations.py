@@ -7,6 +7,7 @@ that starts with the name of the argument.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Final, TypeAlias
 
 from poolrt.workers.desc import MemoryDesc, OpDesc
@@ -17,6 +18,28 @@ from .operands import result_arguments
 from .result import Attrs, Operation
 
 _Describe: TypeAlias = Callable[[Operation, Sequence[MemoryDesc], Attrs, str], OpDesc]
+#: Descriptors that are kept: layers of a network are alike, and each node is described while building, rewriting and lowering.
+_MOST_KEPT: Final = 1024
+
+
+#: Types whose texts have all of a value.
+_EXACT: Final = frozenset({int, float, str, bool, type(None)})
+
+
+class _Attributes:
+    """Attributes as a key. Numbers that are equal and of different types, such as 1 and True, are not the same here."""
+
+    __slots__ = ("given", "text")
+
+    def __init__(self, given: Attrs, text: str) -> None:
+        self.given = given
+        self.text = text
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Attributes) and self.text == other.text
+
+    def __hash__(self) -> int:
+        return hash(self.text)
 
 
 def op_desc(kind: str, srcs: Sequence[MemoryDesc], attrs: Attrs, dtype: str = "") -> OpDesc:
@@ -26,7 +49,25 @@ def op_desc(kind: str, srcs: Sequence[MemoryDesc], attrs: Attrs, dtype: str = ""
     """
     if kind not in _DESCRIBE:
         raise ValueError(f"kind: unknown operation {kind!r}; known: {', '.join((*_DESCRIBE, *movement.VIEWS))}")
-    return _DESCRIBE[kind](op_class(kind), srcs, attrs, dtype)
+    key = _key(kind, attrs)
+    return (
+        _DESCRIBE[kind](op_class(kind), srcs, attrs, dtype) if key is None else _described(kind, (*srcs,), key, dtype)
+    )
+
+
+def _key(kind: str, attrs: Attrs) -> _Attributes | None:
+    """Return attributes as a key; None for those of a call, which may be long, and for values such as arrays."""
+    if kind == "call":
+        return None
+    for value in attrs.values():
+        if not (type(value) in _EXACT or (type(value) is tuple and _EXACT.issuperset(map(type, value)))):
+            return None
+    return _Attributes(attrs, repr(attrs))
+
+
+@lru_cache(maxsize=_MOST_KEPT)
+def _described(kind: str, srcs: tuple[MemoryDesc, ...], attrs: _Attributes, dtype: str) -> OpDesc:
+    return _DESCRIBE[kind](op_class(kind), srcs, attrs.given, dtype)
 
 
 def infer(kind: str, srcs: Sequence[MemoryDesc], attrs: Attrs, dtype: str = "") -> tuple[MemoryDesc, ...]:
@@ -36,12 +77,19 @@ def infer(kind: str, srcs: Sequence[MemoryDesc], attrs: Attrs, dtype: str = "") 
         found: tuple[MemoryDesc, ...] = (movement.view(kind, src, attrs),)
     else:
         op = op_desc(kind, srcs, attrs, dtype)
-        memories = op.memories()
-        found = tuple(memories[arg].with_tag("") for arg in result_arguments(op))
+        found = _result_descs(op) if kind == "call" else _known_results(op)
     for each in found:
         if min(each.dims, default=1) < 1:
             raise ValueError(f"src: {srcs[0].dims} leaves nothing to compute (the result would be {each.dims})")
     return found
+
+
+def _result_descs(op: OpDesc) -> tuple[MemoryDesc, ...]:
+    memories = op.memories()
+    return tuple(memories[arg].with_tag("") for arg in result_arguments(op))
+
+
+_known_results: Final = lru_cache(maxsize=_MOST_KEPT)(_result_descs)
 
 
 def is_view(kind: str) -> bool:

@@ -264,7 +264,7 @@ class _Import:
         if node.op_type in CONTROL_FLOW:
             return CONTROL_FLOW[node.op_type](call, scope, self._add_inner)
         schema = find_schema(node.op_type, "", scope.opset)
-        expected: list[frozenset[str] | None] = [None] * len(node.output)
+        expected: Sequence[frozenset[str] | None] = [None] * len(node.output)
         if schema is not None:
             try:
                 expected = expected_types(schema, call.operands, len(node.output))

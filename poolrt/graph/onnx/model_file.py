@@ -6,6 +6,7 @@ import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final, TypeAlias
@@ -67,6 +68,7 @@ class ModelFile:
         return found
 
 
+@cache
 def onnx_package() -> ModuleType:
     """Import onnx. Raises ModelError that says how to get it."""
     try:

@@ -30,24 +30,29 @@ class TypeMismatch(ValueError):
     """Operands of one node have data types that do not go together."""
 
 
-def expected_types(schema: Any, operands: Sequence[Operand | None], outputs: int) -> list[frozenset[str] | None]:
+def expected_types(schema: Any, operands: Sequence[Operand | None], outputs: int) -> Sequence[frozenset[str] | None]:
     """Return the data types that each result may have, None where the schema does not say.
 
     Raises TypeMismatch if operands that must be of one type are not.
     """
+    return _expected_types(schema, tuple(None if each is None else dtype_of(each) for each in operands), outputs)
+
+
+@lru_cache(maxsize=_MOST_KEPT)
+def _expected_types(schema: Any, operands: tuple[str | None, ...], outputs: int) -> tuple[frozenset[str] | None, ...]:
+    """Return the types of results for operands of these types, None for a missing one. Kept: nodes of a model are alike."""
     formal = _spread(tuple(schema.inputs), len(operands))
     bound: dict[str, str] = {}
-    for index, (parameter, operand) in enumerate(zip(formal, operands, strict=False)):
-        if operand is None or not parameter.is_homogeneous:
+    for index, (parameter, given) in enumerate(zip(formal, operands, strict=False)):
+        if given is None or not parameter.is_homogeneous:
             continue
-        given = dtype_of(operand)
         known = bound.setdefault(parameter.type_str, given)
         if known != given:
             raise TypeMismatch(
                 f"input {index} ({parameter.name}) is of type {given}; expect {known}, as of another input"
             )
     if schema.name in _DECIDED_ELSEWHERE:
-        return [None] * outputs
+        return (None,) * outputs
     found: list[frozenset[str] | None] = []
     for parameter in _spread(tuple(schema.outputs), outputs):
         if parameter.type_str in bound:
@@ -55,7 +60,7 @@ def expected_types(schema: Any, operands: Sequence[Operand | None], outputs: int
         else:
             names = {of_schema(each) for each in parameter.types}
             found.append(frozenset(name for name in names if name is not None))
-    return found + [None] * (outputs - len(found))
+    return (*found, *(None,) * (outputs - len(found)))
 
 
 def _spread(formal: tuple[Any, ...], count: int) -> tuple[Any, ...]:

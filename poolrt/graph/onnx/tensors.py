@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -53,7 +54,12 @@ class Unavailable(ValueError):
 
 def dtype_of(operand: Operand) -> str:
     """Return the name of a data type: NumPy's, or bfloat16."""
-    return operand.dtype if isinstance(operand, Value) else str(operand.dtype.name)
+    return operand.dtype if isinstance(operand, Value) else _name_of(operand.dtype)
+
+
+@lru_cache(maxsize=64)
+def _name_of(dtype: np.dtype[Any]) -> str:
+    return str(dtype.name)  # NumPy makes it again each time, which takes 2 us
 
 
 def shape_of(operand: Operand) -> tuple[int, ...]:

@@ -46,6 +46,8 @@ def fold_affine(ir: GraphIR) -> GraphIR:
 
 
 def _absorb_followers(ir: GraphIR, absorb: _Absorb, followers: _Recognise, roots: tuple[str, ...]) -> GraphIR:
+    if not any(node.kind in roots for node in ir.nodes):
+        return ir
     new = Rewriter(ir)
     readers, leaving = ir.readers(), ir.output_values()
     absorbed: set[int] = set()
@@ -87,9 +89,9 @@ def _recognise_any(node: Node, source: int, ir: GraphIR) -> Affine | None:
 
 
 def _recognise_batch_normalization(node: Node, source: int, ir: GraphIR) -> Affine | None:
-    constants = [ir.constants.get(value) for value in node.inputs[1:]]
     if node.kind != "batch_normalization" or node.inputs[0] != source or not _is_plain(node, ir):
         return None
+    constants = [ir.constants.get(value) for value in node.inputs[1:]]
     given = [constant.float64() for constant in constants if constant is not None]
     if len(given) != len(constants) or len(given) != 4:
         return None

@@ -297,3 +297,29 @@ print({"numba", "llvmlite", "numpy", "pyopencl", "redis", "asyncio"} & set(sys.m
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True
     )
     assert done.stdout.splitlines() == ["native:blocked True True", "set()"]
+
+
+def test_products_of_floats_import_no_implementations_of_other_types() -> None:
+    program = """
+import sys
+from poolrt.workers.desc import InnerProduct, Matmul, MemoryDesc, PrimitiveAttr, Reorder
+from poolrt.workers.engines.engine import Engine
+from poolrt.workers.implementations.primitive_desc import implementations, primitive_desc
+
+def opened(*dims):
+    return MemoryDesc(dims, "f32", "any")
+
+for op in (
+    Matmul(opened(6, 7), opened(7, 5), None, opened(6, 5)),
+    InnerProduct(opened(6, 7), opened(5, 7), None, opened(6, 5)),
+    Reorder(MemoryDesc((6, 7), "f32"), MemoryDesc((6, 7), "f32", "ba")),
+):
+    print(primitive_desc(op, PrimitiveAttr(), Engine("cpu").target).impl_name())
+further = "cross_engine", "integer_packed", "integer_product", "narrow_matmul", "typed_product", "nested.inner_product"
+print([name for name in further if any(module.endswith(name) for module in sys.modules)])
+print(*[each.name for each in implementations("inner_product", "cpu")])
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    *first, listed, _ = done.stdout.split("\n")
+    assert first == ["native:tiles", "native:tiles", "native:nest", "[]"]
+    assert listed.split()[-3:] == ["nested:matmul", "nested:f32", "ref:inner_product"]

@@ -9,8 +9,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import struct
-from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from ...desc import Arg, Binary, MemoryDesc, PrimitiveAttr
 from ...engines.target import Target
@@ -25,8 +24,7 @@ from .quantise import NativeQuantisedBinary, NativeQuantisedDivision
 Operands: TypeAlias = "tuple[MemoryDesc, MemoryDesc]"
 
 
-@dataclass(frozen=True, slots=True)
-class Axis:
+class Axis(NamedTuple):
     """A dimension of the destination in memory order, and each operand's stride along it (0 if it is broadcast)."""
 
     extent: int
@@ -90,8 +88,7 @@ def combine(algorithm: str, args: tuple[int, int], operands: Operands, dst: Memo
     return Program((kernel,), (Launch(0, places, work),), tables=table)
 
 
-@dataclass(frozen=True, slots=True)
-class Rows:
+class Rows(NamedTuple):
     """The destination as outer x mid x inner; ``below`` outer items are within one channel block."""
 
     outer: tuple[Axis, ...]
@@ -106,7 +103,7 @@ def _rows(operands: Operands, dst: MemoryDesc) -> Rows:
     split = 2 if _has_tail(dst) else 0
     still = Axis(1, (0, 0))
     rows = _merged(axes[split:])
-    *within, mid, inner = (*(still,) * (2 - len(rows)), *rows)
+    *within, mid, inner = [still] * (2 - len(rows)) + rows
     outer = (*_merged(axes[:split]), *within)
     return Rows(outer, mid, inner, math.prod(axis.extent for axis in within))
 

@@ -6,13 +6,11 @@ import dataclasses
 
 from ...desc import InnerProduct, MemoryDesc, PrimitiveAttr
 from ...engines.target import Target
-from ..nested.inner_product import NestedInnerProduct
+from ..contract import Implementation
 from ..program import Program
 from .bfloat_product import NativeBFloatInnerProduct
 from .blocks import refuse
 from .convolution_chain import refuse_bounded
-from .integer_packed import NativePackedInnerProduct
-from .narrow_matmul import NativeNarrowInnerProduct
 from .product import Shape, describe
 
 #: 16 outputs side by side.
@@ -51,12 +49,15 @@ class NativeInnerProduct:
         return describe(shape, op.src, right, op.bias is not None, attr, target.isa)
 
 
-IMPLEMENTATIONS = (
-    # First: with an fpmath mode, it takes products of f32 too.
-    NativeBFloatInnerProduct(),
-    NativeInnerProduct(),
-    NativeNarrowInnerProduct(),
-    NativePackedInnerProduct("vnni"),
-    NativePackedInnerProduct("pairs"),
-    NestedInnerProduct("cpu"),
-)
+# First: with an fpmath mode, bfloat16 takes products of f32 too.
+IMPLEMENTATIONS = (NativeBFloatInnerProduct(), NativeInnerProduct())
+
+
+def find_further_implementations() -> tuple[Implementation[InnerProduct], ...]:
+    """Return those of other data types and layouts, which most processes need not import."""
+    from ..nested.inner_product import NestedInnerProduct
+    from .integer_packed import NativePackedInnerProduct
+    from .narrow_matmul import NativeNarrowInnerProduct
+
+    packed = NativePackedInnerProduct("vnni"), NativePackedInnerProduct("pairs")
+    return (NativeNarrowInnerProduct(), *packed, NestedInnerProduct("cpu"))

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from ...desc import MemoryDesc
 
@@ -18,8 +17,7 @@ from ...desc import MemoryDesc
 PIECE: Final = 4096
 
 
-@dataclass(frozen=True, slots=True)
-class Loop:
+class Loop(NamedTuple):
     """One loop: extent and the strides in elements of source and destination."""
 
     extent: int
@@ -27,8 +25,7 @@ class Loop:
     dst: int
 
 
-@dataclass(frozen=True, slots=True)
-class Nest:
+class Nest(NamedTuple):
     """Loops, outermost in the destination first, from an offset in elements of source and destination.
 
     ``pads`` if zeros follow the adjacent elements in the destination, up to 16.
@@ -118,10 +115,10 @@ def _cut(nest: Nest, unit: str) -> list[Nest]:
             whole, rest = divmod(loop.extent, PIECE)
             outer = Loop(whole, loop.src * PIECE, loop.dst * PIECE)
             before, after = nest.loops[:number], nest.loops[number + 1 :]
-            cut = [replace(nest, loops=(*before, outer, replace(loop, extent=PIECE), *after))]
+            cut = [nest._replace(loops=(*before, outer, loop._replace(extent=PIECE), *after))]
             if rest:
                 start = whole * PIECE
-                loops = (*before, replace(loop, extent=rest), *after)
+                loops = (*before, loop._replace(extent=rest), *after)
                 cut.append(Nest(loops, nest.src + start * loop.src, nest.dst + start * loop.dst, nest.pads))
             return cut
     return [nest]

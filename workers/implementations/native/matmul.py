@@ -6,16 +6,13 @@ import dataclasses
 
 from ...desc import Matmul, MemoryDesc, PrimitiveAttr
 from ...engines.target import Target
+from ..contract import Implementation
 from ..inference import refuse_beyond_inference
 from ..program import Program
 from .bfloat_product import NativeBFloatMatmul
 from .blocks import refuse
 from .convolution_chain import refuse_bounded
-from .integer_packed import NativePackedMatmul
-from .integer_product import NativeIntegerMatmul
-from .narrow_matmul import NativeNarrowMatmul
 from .product import Shape, describe, packed_tag, refuse_left
-from .typed_product import NativeTypedMatmul
 
 
 class NativeMatmul:
@@ -60,14 +57,17 @@ def _without_strides(md: MemoryDesc) -> MemoryDesc:
     return md.with_tag("") if md.strides else md
 
 
-IMPLEMENTATIONS = (
-    # First: with an fpmath mode, it takes products of f32 too.
-    NativeBFloatMatmul(),
-    NativeMatmul(),
-    NativeTypedMatmul(),
-    NativeNarrowMatmul(),
-    NativePackedMatmul("vnni"),
-    NativePackedMatmul("pairs"),
-    NativeIntegerMatmul("vnni"),
-    NativeIntegerMatmul("pairs"),
-)
+# First: with an fpmath mode, bfloat16 takes products of f32 too.
+IMPLEMENTATIONS = (NativeBFloatMatmul(), NativeMatmul())
+
+
+def find_further_implementations() -> tuple[Implementation[Matmul], ...]:
+    """Return those of other data types, which most processes need not import."""
+    from .integer_packed import NativePackedMatmul
+    from .integer_product import NativeIntegerMatmul
+    from .narrow_matmul import NativeNarrowMatmul
+    from .typed_product import NativeTypedMatmul
+
+    packed = NativePackedMatmul("vnni"), NativePackedMatmul("pairs")
+    integers = NativeIntegerMatmul("vnni"), NativeIntegerMatmul("pairs")
+    return (NativeTypedMatmul(), NativeNarrowMatmul(), *packed, *integers)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from ...desc import Arg, MemoryDesc, PrimitiveAttr
@@ -37,8 +36,7 @@ _LINE: Final = 64
 _ALIASING: Final = 4096
 
 
-@dataclass(frozen=True, slots=True)
-class _Blocking:
+class _Blocking(NamedTuple):
     """How much of a product is computed before the next part, so that both factors of it stay in the caches.
 
     ``strip`` are bytes of rows that are multiplied by all columns before the next rows. ``slice`` inputs are summed at once
@@ -57,8 +55,7 @@ _BLOCKING: Final = {"x86-64-v4": _Blocking(512 << 10, 512, 16, False)}
 _SMALL_CACHES: Final = _Blocking(512 << 10, 512, 64, True)
 
 
-@dataclass(frozen=True, slots=True)
-class Shape:
+class Shape(NamedTuple):
     """Products of ``rows`` x ``depth`` x ``columns``; the ``batch`` has the outer indices of (left, right) of each."""
 
     rows: int

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ...desc import Arg, PrimitiveAttr, Reorder
 from ...engines.target import Target
-from ..cross_engine import ReorderAcrossEngines
 from ..program import LaunchArgument, Program
 from .loop_nest import IncompatibleBlocks
 from .nest_builder import NestBuilder
 from .quantise import NativeQuantise
+
+if TYPE_CHECKING:
+    from ..cross_engine import ReorderAcrossEngines
 
 
 class NativeReorder:
@@ -41,4 +45,11 @@ class NativeReorder:
         return build.program()
 
 
-IMPLEMENTATIONS = (NativeReorder(), NativeQuantise(), ReorderAcrossEngines("native:cross_engine", "cpu"))
+IMPLEMENTATIONS = (NativeReorder(), NativeQuantise())
+
+
+def find_further_implementations() -> tuple[ReorderAcrossEngines]:
+    """Return that of several engines, which most processes need not import."""
+    from ..cross_engine import ReorderAcrossEngines as AcrossEngines
+
+    return (AcrossEngines("native:cross_engine", "cpu"),)
