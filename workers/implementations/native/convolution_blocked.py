@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -14,6 +16,7 @@ from ..program import LaunchArgument, Program
 from .blocks import blocked_tag, refuse
 from .chain import chain_source
 from .convolution_chain import bounds, refuse_bounded
+from .convolution_chunks import Sizes, chunks, cut, takes_chunks
 from .convolution_tiles import strips, tiling
 from .convolution_window import Window
 from .nest_builder import NestBuilder
@@ -139,6 +142,9 @@ def reduce(
     operands: Operands,
 ) -> None:
     """Add the batch-reduce launch over ``shape`` rows and columns of positions into blocks of 16 channels."""
+    if takes_chunks(target.isa, shape[0] * shape[1]):
+        reduce_in_chunks(build, op, attr, target, shape, steps, walk, operands)
+        return
     channels = op.dst.dims[1] // op.groups
     blocks = -(-channels // 16)
     tiles = tiling(target.isa, *shape, blocks)
@@ -162,6 +168,53 @@ def reduce(
     )  # fmt: skip
     kernel = KernelSpec.of("conv", tiles=tiles.kinds, blocks=tiles.blocks, step=walk.step, ragged=channels % 16 != 0)
     build.launch(kernel, args, groups * (len(cut) - 1) * passes)
+
+
+def reduce_in_chunks(
+    build: NestBuilder,
+    op: Convolution,
+    attr: PrimitiveAttr,
+    target: Target,
+    shape: tuple[int, int],
+    steps: list[Step],
+    walk: Walk,
+    operands: Operands,
+) -> None:
+    """Add the launch of `reduce` that computes chunks of inputs."""
+    channels = op.dst.dims[1] // op.groups
+    blocks = -(-channels // 16)
+    low, bound = bounds(attr)
+    is_early = low == -math.inf
+    whole = operands.residual[0] == "m" and not is_early
+    lanes = [lanes for _, lanes, _ in steps]
+    sizes = Sizes(op.dst.dims[0], shape[0] * shape[1], op.groups, blocks, walk.group, sum(lanes) * blocks * 64)
+    starts = chunks(lanes, whole)
+    tiles = cut(target.isa, sizes, len(starts) - 1)
+    places = [0]
+    for _, count, skip in steps:
+        places.append(places[-1] + count * operands.weight_row + skip)
+    chunk_table = [
+        value
+        for first, end in itertools.pairwise(starts)
+        for value in (
+            24 * first,
+            end - first,
+            places[first],
+            (operands.weight_row == 64) * (places[end] - places[first]),
+        )
+    ]
+    tables = ([v for step in steps for v in step], chunk_table, list(tiles.strips))
+    dst_block = shape[0] * shape[1] * 64
+    args: tuple[LaunchArgument, ...] = (
+        operands.src, operands.weights, operands.bias, operands.dst, operands.residual,
+        *(("t", build.table(values)) for values in tables),
+        *ints((len(starts) - 1, tiles.span, len(tiles.strips) - 1, op.groups, blocks, channels)),
+        *ints((tiles.tiles, tiles.large, shape[1], walk.image, walk.group, walk.row, walk.step)),
+        *ints((operands.weight_group, operands.weight_block, operands.weight_row)),
+        *ints((op.groups * blocks * dst_block, dst_block, int(is_early))), ("f", low), ("f", bound),
+    )  # fmt: skip
+    kernel = KernelSpec.of("conv_chunks", positions=tiles.positions, ragged=channels % 16 != 0)
+    build.launch(kernel, args, op.groups * (len(tiles.strips) - 1) * blocks)
 
 
 def weights_tag(ndims: int) -> str:

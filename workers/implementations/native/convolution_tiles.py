@@ -79,6 +79,11 @@ def _even(length: int, most: int) -> list[int]:
     return [base + 1] * extra + [base] * (-(-length // most) - extra)
 
 
+def tile_sizes(isa: str, positions: int) -> list[int]:
+    """Return the positions of tiles that cover so many: as few tiles as can be, the larger ones first."""
+    return _even(positions, _POSITIONS[isa])
+
+
 def output_blocks(isa: str, positions: int, most: int) -> int:
     """Return the largest number of output blocks, up to ``most``, whose sums and weights fit in the registers."""
     vectors, broadcast = _REGISTERS[isa]

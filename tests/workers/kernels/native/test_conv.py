@@ -50,6 +50,21 @@ def test_no_vector_lives_on_the_stack_inside_of_a_loop(shape: tuple[int, int], i
         assert not [line for line in body if re.search("[xyz]mm", line) and "(%rsp" in line]
 
 
+@pytest.mark.skipif(shutil.which("objdump") is None, reason="needs objdump")
+@pytest.mark.parametrize("ragged", [False, True])
+@pytest.mark.parametrize("positions", [6, 5, 4])
+def test_a_tile_of_a_chunk_has_no_instruction_in_its_loop_that_could_be_outside(
+    positions: int, ragged: bool, tmp_path: Path
+) -> None:
+    spec = KernelSpec.of("conv_chunks", positions=positions, ragged=ragged)
+    loops = loops_with_multiplications(compile_kernel(spec, "x86-64-v3"), tmp_path)
+    assert len(loops) == 2
+    for body, count in zip(sorted(loops, key=len), (positions - 1, positions), strict=True):
+        assert not [line for line in body if "(%rsp" in line]
+        # Two products and a broadcast for each position, two weights; and five to count and to move on.
+        assert len(body) <= 3 * count + 2 + 5
+
+
 @pytest.mark.parametrize("isa", ["x86-64", "x86-64-v3", "x86-64-v4"])
 def test_tiles_cover_every_position_once(isa: str) -> None:
     for rows, columns in [*SHAPES, (1, 131), (3, 29), (17, 6), (112, 112), (11, 4)]:
