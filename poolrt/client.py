@@ -179,6 +179,22 @@ class Client(FuturesThread, ReleasedSlots):
         """Read messages that have arrived, unless another thread does."""
         self._until(lambda: False, time.monotonic() + _LOOK_S)
 
+    def glance(self) -> None:
+        """Read messages that have arrived, without waiting, unless another thread does."""
+        leads = False
+        try:
+            with self._lock:
+                if self._leading or self._lost is not None:
+                    return
+                self._leading = leads = True
+            while not self.closed and self._channel.wait(0.0):
+                self._read(0.0)
+        finally:
+            if leads:
+                # Not in a function: an interruption before its first line would leave no thread that ever reads again.
+                self._leading = False
+                self._call_followers()
+
     def flush(self) -> None:
         """Send the released leases now, unless another thread is sending."""
         if self._released:

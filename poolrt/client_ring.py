@@ -20,7 +20,18 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
 from poolrt.workers.ipc.processors import Spin
-from poolrt.workers.ipc.ring import CAPACITY, CHANGING, OPEN, PAUSED, RETURNED, SubmittingRing, fence
+from poolrt.workers.ipc.ring import (
+    CAPACITY,
+    CHANGING,
+    DONE,
+    OPEN,
+    PAUSED,
+    RETURNED,
+    STATE,
+    SUBMITTED,
+    SubmittingRing,
+    fence,
+)
 from poolrt.workers.kernels.native import ring_words
 
 from .ring_entry import LOST, RingEntry
@@ -28,6 +39,8 @@ from .ring_watcher import RingWatcher
 
 if TYPE_CHECKING:
     from .client import Client
+    from .loaded_model import LoadedModel
+    from .prepared_run import PreparedRun
     from .ring_ends import CompiledEnd, RingEnds
 
 #: Seconds between looks at the coordinator's messages: a worker's end of a bell may outlive it in a process that it forked.
@@ -37,6 +50,8 @@ _CHANGE_S: Final = 0.00005
 #: Seconds between looks whether another thread still leads: an interrupt may have ended it.
 _FOLLOW_S: Final = 0.25
 _BELLS: Final = 256
+#: Entries between looks at the coordinator's messages, which waits that end soon never read.
+_GLANCE: Final = 64
 
 
 class ClientRing:
@@ -52,11 +67,12 @@ class ClientRing:
         "_lock",
         "_ring",
         "_spin",
-        "_under_way",
+        "_words",
         "errors",
         "lost",
         "models",
         "number",
+        "under_way",
         "watcher",
     )
 
@@ -70,6 +86,7 @@ class ClientRing:
         #: Whether its worker has exited.
         self.lost = False
         self._ring = ring
+        self._words = ring.words
         self._address = address
         self._bell = bell
         self._spin = spin
@@ -79,15 +96,15 @@ class ClientRing:
         weakref.finalize(self, bell.close).atexit = False
         self._lock = threading.Lock()
         #: Entries that have not ended, in the order of their sequence.
-        self._under_way: deque[RingEntry] = deque()
+        self.under_way: deque[RingEntry | PreparedRun] = deque()
         #: Resolves futures that no thread waits for, but that have callbacks.
         self.watcher = RingWatcher(self)
         self._leading = False
-        self._followers: deque[tuple[RingEntry, LockType]] = deque()
+        self._followers: deque[tuple[RingEntry | PreparedRun, LockType]] = deque()
 
     def __len__(self) -> int:
         """Return the number of entries in flight."""
-        return len(self._under_way)
+        return len(self.under_way)
 
     def take_ends(self, ends: RingEnds) -> None:
         """Submit and wait without the interpreter from now on."""
@@ -107,14 +124,14 @@ class ClientRing:
         """
         ring = self._ring
         with self._lock:
-            while self._under_way and self._under_way[-1].sequence > ring.submitted:
-                self._under_way.pop().end(RETURNED)  # an interrupt came before it was published
+            while self.under_way and self.under_way[-1].sequence > ring.submitted:
+                self.under_way.pop().end(RETURNED)  # an interrupt came before it was published
             self._reap()
             if not self.is_open():
                 return False
             entry.ring = self
             entry.sequence = ring.submitted + 1
-            self._under_way.append(entry)
+            self.under_way.append(entry)
             if self._end is not None:
                 self._end.submit(entry.sequence, entry.model, entry.inputs, entry.outputs)
                 return True
@@ -127,17 +144,70 @@ class ClientRing:
                 ring.note_rung(sleep)
         return True
 
-    def wait(self, entry: RingEntry, client: Client, deadline: float | None = None) -> None:
+    def perform(self, run: PreparedRun, loaded: LoadedModel) -> bool:
+        """Submit a prepared run and wait for its end; False, and nothing is done, while the ring is used otherwise or not open.
+
+        Stores from Python are in order, and the compiled wait has a barrier before it looks whether the worker sleeps. After an
+        interrupt the entry may have been submitted: call `withdraw`.
+        """
+        end, words = self._end, self._words
+        if end is None:
+            return False
+        leads = False
+        try:
+            with self._lock:
+                if self._leading or self.under_way or self.lost or loaded.closing or words[STATE] != OPEN:
+                    return False
+                sequence = words[SUBMITTED] + 1
+                if sequence - words[DONE] > CAPACITY:
+                    return False  # withdrawn entries have filled it
+                self._leading = leads = True
+                run.keeper, run.ring, run.sequence = loaded, self, sequence
+                self.under_way.append(run)
+                self._ring.publish(sequence, run.fields)
+            while True:
+                outcome = end.wait(sequence)
+                with self._lock:
+                    if words[DONE] < sequence or self._followers:
+                        self._reap()
+                    elif not run.status:
+                        run.end(self._ring.status(sequence))
+                        self.under_way.popleft()
+                    if run.status:
+                        if not self._followers:
+                            self._leading = leads = False
+                        break
+                self._handle(outcome, sequence, loaded.client, None)
+        finally:
+            if leads:
+                self._leading = False
+                self._call_follower()
+        if not sequence % _GLANCE:
+            loaded.client.glance()
+        return True
+
+    def count_runs(self, loaded: LoadedModel) -> int:
+        """Return how many prepared runs of a model that is being closed are under way: each says so at its end."""
+        found = 0
+        with self._lock:
+            for entry in self.under_way:
+                if entry.keeper is loaded and not entry.counted:
+                    entry.counted = True
+                    found += 1
+        return found
+
+    def wait(self, entry: RingEntry | PreparedRun, client: Client, deadline: float | None = None) -> None:
         """Wait until an entry has ended. Raises TimeoutError after the deadline, and PoolClosed if the connection ends."""
-        while not entry.status:
+        sequence = entry.sequence
+        while not entry.status and entry.sequence == sequence:  # a prepared run may be in use again
             leads = False
             gate: LockType | None = None
             try:
                 with self._lock:
                     self._reap()
-                    if entry.ended:
+                    if entry.ended or entry.sequence != sequence:
                         return
-                    target = (self._under_way[0] if self._followers else entry).sequence
+                    target = (self.under_way[0] if self._followers else entry).sequence
                     if self._leading:
                         gate = allocate_lock()
                         gate.acquire()
@@ -160,24 +230,24 @@ class ClientRing:
         with self._lock:
             self._reap()
 
-    def withdraw(self, entry: RingEntry) -> bool:
+    def withdraw(self, entry: RingEntry | PreparedRun) -> bool:
         """Withdraw an entry; return whether no worker has executed it or ever will."""
         with self._lock:
             self._reap()
             if not entry.status:
-                if entry not in self._under_way:
+                if entry not in self.under_way:
                     entry.end(RETURNED)  # an interrupt came before it was submitted
                 elif entry.sequence > self._ring.submitted or self._ring.withdraw(entry.sequence):
                     entry.end(RETURNED)
-                    self._under_way.remove(entry)
+                    self.under_way.remove(entry)
             return entry.status == RETURNED
 
-    def oldest(self) -> RingEntry | None:
+    def oldest(self) -> RingEntry | PreparedRun | None:
         """Return the entry that has been in flight for longest, None if there is none."""
         with self._lock:
-            return self._under_way[0] if self._under_way else None
+            return self.under_way[0] if self.under_way else None
 
-    def has_begun(self, entry: RingEntry) -> bool:
+    def has_begun(self, entry: RingEntry | PreparedRun) -> bool:
         """Return whether the worker has begun an entry."""
         return entry.status not in (0, RETURNED) or self._ring.taken >= entry.sequence
 
@@ -192,10 +262,10 @@ class ClientRing:
             self.lost = True
             self._reap()
             taken = self._ring.taken
-            while self._under_way:
-                entry = self._under_way[0]
+            while self.under_way:
+                entry = self.under_way[0]
                 entry.end(LOST if entry.sequence <= taken else RETURNED)
-                self._under_way.popleft()
+                self.under_way.popleft()
 
     def close(self) -> None:
         """Close the bell."""
@@ -205,7 +275,7 @@ class ClientRing:
 
     def _reap(self) -> None:
         """End the entries that are done, with the lock held; while the worker pauses, all: it returns what it finds."""
-        ring, waiting = self._ring, self._under_way
+        ring, waiting = self._ring, self.under_way
         if not waiting:
             return
         paused = ring.state == PAUSED
@@ -236,13 +306,7 @@ class ClientRing:
         """Wait until an entry is done or something else has changed; some milliseconds may pass in vain."""
         ring = self._ring
         if self._end is not None and (deadline is None or deadline - time.monotonic() > _LOOK_S):
-            outcome = self._end.wait(target)
-            if outcome == ring_words.PASSED:
-                self._look_around(client)
-            elif outcome == ring_words.CLOSED:
-                self._wait_for_loss(target, client, deadline)
-            elif outcome == ring_words.ENDED and ring.state == CHANGING:
-                self._wait_for_state(client, deadline)
+            self._handle(self._end.wait(target), target, client, deadline)
             return
         if self._spin and self._spin.until(lambda: ring.done >= target, lambda: ring.worker_ran):
             return
@@ -254,6 +318,15 @@ class ClientRing:
                 self._wait_for_bell(target, client, deadline)
         finally:
             ring.awake()
+
+    def _handle(self, outcome: int, target: int, client: Client, deadline: float | None) -> None:
+        """Do what the end of a compiled wait asks for."""
+        if outcome == ring_words.PASSED:
+            self._look_around(client)
+        elif outcome == ring_words.CLOSED:
+            self._wait_for_loss(target, client, deadline)
+        elif outcome == ring_words.ENDED and self._ring.state == CHANGING:
+            self._wait_for_state(client, deadline)
 
     def _wait_for_bell(self, target: int, client: Client, deadline: float | None) -> None:
         try:

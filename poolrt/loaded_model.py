@@ -18,9 +18,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from .model import TensorSpec
+    from .prepared_runs import PreparedRuns
 
 #: Views on input slots that one model keeps.
 _VIEWS: Final = 512
+#: More than the runs on rings of one model.
+_COUNTING: Final = 1 << 30
 
 
 class LoadedModel:
@@ -37,37 +40,46 @@ class LoadedModel:
         self._input_views: dict[tuple[int, int], NDArray[Any]] = {}
         self._counting = threading.Lock()
         self._on_rings = 0
-        self._closing = False
+        self.closing = False
+        #: None if its tensors are too large for prepared runs, or too many.
+        self.prepared: PreparedRuns | None = None
         self._unload = weakref.finalize(self, _unload, link.client, number)
         self._unload.atexit = False
 
     @property
     def closed(self) -> bool:
         """Whether it has been unloaded."""
-        return self._closing or not self._unload.alive
+        return self.closing or not self._unload.alive
 
     def close(self) -> None:
         """Unload it. Runs in flight end as usual. May be repeated."""
         futures = self.client.open_futures
         futures.resolve_ended()  # those that no thread waits for keep it loaded
-        self._closing = True
+        self.closing = True
+        # A ring publishes none from now on. Those that were published are counted, and none that ends meanwhile is the last.
         with self._counting:
+            self._on_rings += _COUNTING
+        under_way = self.client.rings.count_runs(self)
+        with self._counting:
+            self._on_rings += under_way - _COUNTING
             busy = self._on_rings > 0
         if not busy:
             self._unload()
         futures.want_all()
+        if self.prepared is not None:
+            self.prepared.shed()
 
     def begin_on_ring(self) -> bool:
         """Note that a run on a ring begins, which the coordinator does not see; False if the model has been closed."""
         with self._counting:
-            self._on_rings += not self._closing
-            return not self._closing
+            self._on_rings += not self.closing
+            return not self.closing
 
     def end_on_ring(self) -> None:
         """Note that a run on a ring has ended; the last one after `close` unloads the model."""
         with self._counting:
             self._on_rings -= 1
-            last = self._closing and not self._on_rings
+            last = self.closing and not self._on_rings
         if last:
             self._unload()
 

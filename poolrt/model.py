@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Never, NoReturn
 
-from poolrt.errors import PoolClosed
+from poolrt.errors import CoordinatorLoss, PoolClosed
 from poolrt.workers.ipc.channel import Message
 from poolrt.workers.ipc.protocol import Kind
 
@@ -18,6 +18,8 @@ from .cut_outputs import Cut, hidden_outputs
 from .link import Link
 from .loaded_model import LoadedModel
 from .model_run import ModelRun
+from .prepared_run import PreparedRun
+from .prepared_runs import prepare_runs
 from .run_inputs import check_inputs, refuse_unnamed, seconds_of, suggest_method
 from .session import Session
 
@@ -89,25 +91,37 @@ class Model:
         self._session = session
         self._load = load
         self._number = next(_NUMBERS)
-        self._loaded = LoadedModel(link, number, self.inputs)
+        self._loaded = self._take(link, number)
 
     def run(self, /, *unnamed: Never, timeout: Any = None, **inputs: Any) -> dict[str, NDArray[Any]]:
         """Run on one array for each input and return the outputs by name.
 
         Inputs are arrays of exactly the shape and data type of `inputs`; one made by `Pool.empty`, or an output of a run,
-        is used in place, any other is copied once. Outputs are views into shared memory, which is released when they
-        are dropped; copy outputs that you keep for long. Raises ValueError for a wrong name or shape, TypeError for a wrong
-        data type, and the errors of `poolrt.errors`.
+        is used in place, any other is copied once. Outputs of more than 16 KiB are views into shared memory, which is
+        released when they are dropped; copy outputs that you keep for long. Raises ValueError for a wrong name or shape,
+        TypeError for a wrong data type, and the errors of `poolrt.errors`.
 
         Raises TimeoutError if it has not ended ``timeout`` seconds after the call. It is withdrawn then; a worker that has
         begun it and needs two seconds more is replaced. If the model has an input named timeout, this is the input.
         """
+        loaded, lost = self._loaded, 0
+        if loaded.prepared is not None and timeout is None and not unnamed:
+            try:
+                found = loaded.prepared.run(loaded, inputs)
+            except CoordinatorLoss:
+                if not self._session.settings.retries or not self._session.may_repeat(loaded.link):
+                    raise
+                found, lost = None, 1
+            if isinstance(found, PreparedRun):
+                return ModelRun.resume(self, loaded, found).finish()
+            if found is not None:
+                return found
         self._refuse_unnamed(unnamed)
         if timeout is not None and any(spec.name == "timeout" for spec in self.inputs):
             inputs["timeout"], timeout = timeout, None
-        run = ModelRun(self, inputs)
+        run = ModelRun(self, self._check(inputs))
         if timeout is None:
-            return self._session.repeat(run.perform)
+            return self._session.repeat(run.perform, repeated=lost)
         deadline = time.monotonic() + seconds_of(timeout)
         try:
             return self._session.repeat(partial(run.perform, deadline=deadline), deadline)
@@ -125,7 +139,7 @@ class Model:
         from .submitted_run import submit_on_ring
 
         self._refuse_unnamed(unnamed)
-        run = ModelRun(self, inputs)
+        run = ModelRun(self, self._check(inputs))
         future: PoolFuture[dict[str, NDArray[Any]]] = PoolFuture()
 
         def begin(link: Link) -> None:
@@ -156,7 +170,7 @@ class Model:
             for inputs in batches:
                 if len(under_way) >= limit:
                     yield under_way.popleft().finish()
-                run = ModelRun(self, inputs)
+                run = ModelRun(self, self._check(inputs))
                 under_way.append(run)
                 self._session.repeat(run.start)
             while under_way:
@@ -212,9 +226,19 @@ class Model:
         self._require_open()
         return check_inputs(self.name, self.inputs, inputs)
 
+    def _take(self, link: Link, number: int) -> LoadedModel:
+        """Return this model as a connection has it. Its runs are prepared if the sizes of all outputs are known."""
+        loaded = LoadedModel(link, number, self.inputs)
+        if not self._cuts:
+            loaded.prepared = prepare_runs(loaded, self.inputs, self._results)
+        return loaded
+
     def _require_open(self) -> None:
         if self._loaded.closed:
-            raise PoolClosed(f"model {self.name} is closed: load its graph again")
+            raise self._closed()
+
+    def _closed(self) -> PoolClosed:
+        return PoolClosed(f"model {self.name} is closed: load its graph again")
 
     def _loaded_on(self, link: Link) -> LoadedModel:
         """Return the model on a connection; load it there first if it is of an earlier one. Raises what loading raises."""
@@ -229,7 +253,7 @@ class Model:
                 if load is None:
                     text = f"model {self.name} is of a connection that has ended, and its graph was not kept"
                     raise PoolClosed(f"{text} (the setting keep_graphs): load it again")
-                self._loaded, former = LoadedModel(link, load(link)[2], self.inputs), loaded
+                self._loaded, former = self._take(link, load(link)[2]), loaded
                 if former.closed:
                     self._loaded.close()  # another thread has closed the model meanwhile
             return self._loaded

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from .futures import PoolFuture
+    from .loaded_model import LoadedModel
     from .model import Model
+    from .prepared_run import PreparedRun
     from .ring_entry import RingEntry
 
 
@@ -43,11 +45,11 @@ class ModelRun:
         "entry",
     )
 
-    def __init__(self, model: Model, inputs: Mapping[str, Any]) -> None:
+    def __init__(self, model: Model, arrays: list[NDArray[Any]]) -> None:
         self._model: Model | None = model
         self._loaded = model._loaded
         #: Inputs that were copied are replaced by their copies: the caller may change them before the run is repeated.
-        self._arrays = model._check(inputs)
+        self._arrays = arrays
         self._borrowed: list[tuple[int, int]] = []
         self._future: PoolFuture[dict[str, NDArray[Any]]] | None = None
         self._request: Request | None = None
@@ -59,6 +61,14 @@ class ModelRun:
         self._abandoned = False
         #: How often the run of a future was begun again.
         self._repeated = 0
+
+    @classmethod
+    def resume(cls, model: Model, loaded: LoadedModel, run: PreparedRun) -> ModelRun:
+        """Return what finishes a prepared run that has ended without outputs: it has failed, or is done again."""
+        found = cls(model, run.inputs)
+        found._loaded = loaded
+        found.entry = run.convert(loaded, found._arrays)
+        return found
 
     @property
     def client(self) -> Client:
@@ -138,7 +148,7 @@ class ModelRun:
         if future is not None:
             self._leave_driver(future)
         try:
-            request = self.begin(self._loaded.link, future, lost_ring, entry.inputs)
+            request = self.begin(self._loaded.link, future, lost_ring, entry.inputs, is_counted=True)
         finally:
             entry.leave_ring()
         self.entry = None
@@ -152,10 +162,31 @@ class ModelRun:
         future: PoolFuture[dict[str, NDArray[Any]]] | None = None,
         lost_ring: int = 0,
         places: Sequence[int] = (),
+        *,
+        is_counted: bool = False,
     ) -> Request:
-        """Send the run, which may have been begun on a lost ring. Inputs are at ``places``, or copied if needed."""
+        """Send the run, which may have been begun on a lost ring. Inputs are at ``places``, or copied if needed.
+
+        A run that ``is_counted`` as one on a ring keeps its model loaded; another one is refused if that has been closed.
+        """
         loaded = self._owner()._loaded_on(link)
         self._loaded = loaded
+        if is_counted:
+            return self._send(loaded, future, lost_ring, places)
+        if not loaded.begin_on_ring():
+            raise self._owner()._closed()
+        try:
+            return self._send(loaded, future, lost_ring, places)
+        finally:
+            loaded.end_on_ring()  # another thread that closes it unloads it after this run was sent
+
+    def _send(
+        self,
+        loaded: LoadedModel,
+        future: PoolFuture[dict[str, NDArray[Any]]] | None,
+        lost_ring: int,
+        places: Sequence[int],
+    ) -> Request:
         if not places:
             places = self._place_inputs()
         self._future = future

@@ -53,7 +53,7 @@ class CompiledEnd:
         self._outcome = ctypes.c_int64()
         entry, outcome = ctypes.addressof(self._entry), ctypes.addressof(self._outcome)
         self._submission = (ctypes.c_int64 * 8)(0, 0, address, entry, 0, ring.rung_address, bell, spin_us > 0)
-        self._waiting = (ctypes.c_int64 * 7)(0, 0, address, 0, 1000 * spin_us, bell, outcome)
+        self._waiting = (ctypes.c_int64 * 8)(0, 0, address, 0, 1000 * spin_us, bell, ring.rung_address, outcome)
         room = ctypes.addressof(self._room)
         self._submit = room, room + 32, ctypes.addressof(self._submission)
         self._wait = room, room + 32, ctypes.addressof(self._waiting)
@@ -73,7 +73,10 @@ class CompiledEnd:
         self._ends.submit(*self._submit)
 
     def wait(self, sequence: int) -> int:
-        """Wait until an entry is done or something else has changed; return why it ended (`ring_words`)."""
+        """Wake the worker if it sleeps, and wait until an entry is done or something else has changed.
+
+        Return why it ended (`ring_words`).
+        """
         self._waiting[3] = sequence
         self._ends.wait(*self._wait)
         return self._outcome.value

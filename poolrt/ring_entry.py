@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from _thread import LockType
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from poolrt.workers.ipc.ring import EXECUTED
 
@@ -25,6 +25,9 @@ class RingEntry:
     it was executed, else its caller may send them again; those of outputs unless it was executed. `abandon` frees the rest.
     """
 
+    #: Only prepared runs keep a model so.
+    keeper: ClassVar[None] = None
+    counted: ClassVar[bool] = False
     __slots__ = (
         "_abandoned",
         "_arrays",

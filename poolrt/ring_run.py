@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 def begin_on_ring(loaded: LoadedModel, arrays: list[NDArray[Any]], output_sizes: Sequence[int]) -> RingEntry | None:
     """Submit a run on a ring, and replace the arrays that are copied by their copies; None if it has to be sent as a message."""
+    if loaded.client.rings.is_glance_due():
+        loaded.client.glance()
     copies: list[tuple[int, NDArray[Any]]] = []
     entry = _prepare_entry(loaded, arrays, output_sizes, copies)
     if entry is None:

@@ -14,16 +14,19 @@ from poolrt.errors import error_from_wire
 from poolrt.workers.ipc.channel import Channel, MalformedMessage, Message
 from poolrt.workers.ipc.processors import Spin
 from poolrt.workers.ipc.protocol import Kind
-from poolrt.workers.ipc.ring import SubmittingRing
+from poolrt.workers.ipc.ring import CAPACITY, SubmittingRing
 from poolrt.workers.memory.arena_view import ArenaView
 
 from .client_ring import ClientRing
 
 if TYPE_CHECKING:
     from .client import Client
+    from .loaded_model import LoadedModel
     from .ring_ends import RingEnds
     from .ring_entry import RingEntry
 
+#: Runs between looks at the coordinator's messages.
+_GLANCE: Final = 16
 #: The kinds of messages that `RingRuns.accept` takes.
 KINDS: Final = frozenset((Kind.RING, Kind.RING_MODEL, Kind.RING_LOST, Kind.RING_FAILED, Kind.RING_ENDS))
 
@@ -41,8 +44,11 @@ class RingRuns:
 
     def __init__(self, spin_us: int = 0) -> None:
         self._rings: dict[int, ClientRing] = {}
+        #: The same, for threads that read while another one changes them.
+        self._all: tuple[ClientRing, ...] = ()
         self._spin = Spin(spin_us)
         self._ends: RingEnds | None = None
+        self._begun = 0
 
     def accept(self, message: Message, channel: Channel) -> None:
         """Handle a message about rings. The thread that reads the connection calls this."""
@@ -62,11 +68,34 @@ class RingRuns:
             ring.errors[message[2]] = message[3]
         else:
             del self._rings[number]
+            self._all = (*self._rings.values(),)
             ring.end()
+
+    def is_glance_due(self) -> bool:
+        """Return whether the caller, who begins a run, should look at messages: waits that end soon never read them."""
+        self._begun += 1
+        return not self._begun % _GLANCE
 
     def has_room(self, model: int) -> bool:
         """Return whether a ring probably takes a run of a model."""
         return any(model in ring.models and ring.is_open() for ring in [*self._rings.values()])
+
+    def find(self, model: int) -> ClientRing | None:
+        """Return the ring that takes runs of a model and has the fewest in flight, None if there is none."""
+        best: ClientRing | None = None
+        least = CAPACITY
+        for ring in self._all:
+            if model in ring.models:
+                if not ring.under_way:
+                    return ring
+                count = len(ring)
+                if count < least:
+                    best, least = ring, count
+        return best
+
+    def count_runs(self, loaded: LoadedModel) -> int:
+        """Return how many prepared runs of a model are under way, as `ClientRing.count_runs` says."""
+        return sum(ring.count_runs(loaded) for ring in self._all)
 
     def submit(self, entry: RingEntry) -> ClientRing | None:
         """Submit an entry on the ring with the fewest entries in flight; None if no ring takes it."""
@@ -83,6 +112,7 @@ class RingRuns:
         for ring in [*self._rings.values()]:
             ring.close()
         self._rings = {}
+        self._all = ()
 
     def _take_ends(self, entry: bytes) -> None:
         """Submit and wait without the interpreter; with it, if this process cannot have the kernels."""
@@ -116,6 +146,7 @@ class RingRuns:
         if self._ends is not None:
             made.take_ends(self._ends)
         self._rings[number] = made
+        self._all = (*self._rings.values(),)
 
 
 def take_error(ring: ClientRing, sequence: int, client: Client) -> Exception | None:

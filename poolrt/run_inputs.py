@@ -44,7 +44,8 @@ def check_inputs(model: str, specs: Sequence[TensorSpec], inputs: object) -> lis
                     f"input {spec.name} of model {model} must be of dtype {wanted}, got {array.dtype}; "
                     f"convert it: array.astype({spec.array_dtype!r})"
                 )
-            array = array.view(spec.array_dtype)
+            # The same type in another byte order, or another library's bfloat16.
+            array = array.astype(spec.array_dtype) if spec.dtype == spec.array_dtype else array.view(spec.array_dtype)
         if array.shape != spec.shape:
             raise ValueError(f"input {spec.name} of model {model} must be of shape {spec.shape}, got {array.shape}")
         arrays.append(array)

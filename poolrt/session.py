@@ -81,13 +81,14 @@ class Session:
         """The coordinator's numbers of workers and threads, and its engine."""
         return self.link.facts
 
-    def repeat(self, act: Callable[[Link], T], deadline: float | None = None) -> T:
+    def repeat(self, act: Callable[[Link], T], deadline: float | None = None, repeated: int = 0) -> T:
         """Return ``act(link)``; repeat it on another connection if the server exits meanwhile, ``retries`` times at most.
+
+        ``repeated``: as often, it was lost before.
 
         ``act`` must have no effect beyond its result. Raises what it raises, and TimeoutError if there is no connection
         by ``deadline``.
         """
-        repeated = 0
         while True:
             link = self._link
             if link.client.closed:

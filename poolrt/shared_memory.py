@@ -23,6 +23,8 @@ from .kept_slots import KeptSlots
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from .prepared_runs import PreparedRuns
+
 #: Most bytes of slots kept for later inputs, and the fraction of the arena that they may be.
 _KEPT: Final = 256 * 1024 * 1024
 _KEPT_PART: Final = 8
@@ -59,6 +61,8 @@ class SharedMemory:
         #: Offset -> usable bytes, of slots that hold an array of this client.
         self._in_use: dict[int, int] = {}
         self._released_bytes = 0
+        #: What releases slots that it keeps, if memory is short.
+        self.shed: weakref.WeakSet[PreparedRuns] = weakref.WeakSet()
 
     def take(self, sizes: Sequence[int]) -> list[int]:
         """Return the offsets of slots for tensors of ``sizes`` bytes. Raises ArenaFull."""
@@ -190,13 +194,14 @@ class SharedMemory:
     def _release_kept(self) -> bool:
         """Release the slots kept for later and those of futures that callers have dropped; return whether there were any."""
         self._client.open_futures.resolve_ended()
+        found = sum(each.shed() for each in [*self.shed])
         with self._lock:
             self._keep_returned()
             kept = [*self._kept.clear(), *self._kept_outputs.clear()]
         for offset in kept:
             self._client.release(offset)
         self._client.flush()
-        return bool(kept)
+        return bool(found or kept)
 
     def _keep_returned(self) -> None:
         """Keep the slots that finalizers have left; the caller holds the lock."""

@@ -25,14 +25,14 @@ CAPACITY: Final = 64
 SLOTS_LIMIT: Final = 26
 
 # Places in the memory, in words of 8 bytes. Words of different writers are a cache line of 64 bytes apart.
-_SUBMITTED: Final = 8  # client; behind it: where it ran, and the entry whose end it sleeps for
+SUBMITTED: Final = 8  # client; behind it: where it ran, and the entry whose end it sleeps for
 _CLIENT_RAN: Final = 9
 _CLIENT_SLEEPS: Final = 10
 _TAKEN: Final = 16  # worker
-_DONE: Final = 24  # worker; behind it: where it ran, and whether it sleeps
+DONE: Final = 24  # worker; behind it: where it ran, and whether it sleeps
 _WORKER_RAN: Final = 25
 _WORKER_SLEEPS: Final = 26
-_STATE: Final = 32  # worker
+STATE: Final = 32  # worker
 _ENTRIES: Final = 64  # client; sequence, ring, model, numbers of inputs and outputs, their slots
 _ENTRY_WORDS: Final = 4 + 2 + SLOTS_LIMIT
 _STATUSES: Final = _ENTRIES + CAPACITY * _ENTRY_WORDS  # worker
@@ -77,9 +77,14 @@ class Ring:
         self._words = self._bytes[:NBYTES].cast("Q")
 
     @property
+    def words(self) -> memoryview:
+        """The words of the memory, for whoever counts nanoseconds."""
+        return self._words
+
+    @property
     def submitted(self) -> int:
         """Entries that the client has submitted."""
-        return self._words[_SUBMITTED]
+        return self._words[SUBMITTED]
 
     @property
     def taken(self) -> int:
@@ -89,12 +94,12 @@ class Ring:
     @property
     def done(self) -> int:
         """Entries that have a status."""
-        return self._words[_DONE]
+        return self._words[DONE]
 
     @property
     def state(self) -> int:
         """`OPEN`, `CHANGING` or `PAUSED`."""
-        return self._words[_STATE]
+        return self._words[STATE]
 
     def model_of(self, sequence: int) -> int:
         """Return the model that an entry names; any number if its place is used again."""
@@ -117,12 +122,21 @@ class SubmittingRing(Ring):
     def append(self, model: int, inputs: Sequence[int], outputs: Sequence[int]) -> int:
         """Publish an entry and return its sequence. The caller leaves room (`CAPACITY`), and rings if `must_ring`."""
         words = self._words
-        sequence = words[_SUBMITTED] + 1
+        sequence = words[SUBMITTED] + 1
         start = _ENTRIES + (sequence - 1) % CAPACITY * _ENTRY_WORDS
         fields = array("Q", (sequence, self.number, model, len(inputs), len(outputs), 0, *inputs, *outputs))
         words[start : start + len(fields)] = memoryview(fields)
-        words[_SUBMITTED] = sequence
+        words[SUBMITTED] = sequence
         return sequence
+
+    def publish(self, sequence: int, fields: memoryview) -> None:
+        """Publish the next entry, of which the words from the third on are prepared. The caller leaves room, and rings."""
+        words = self._words
+        fields[0] = sequence
+        fields[1] = self.number
+        start = _ENTRIES + (sequence - 1) % CAPACITY * _ENTRY_WORDS
+        words[start : start + len(fields)] = fields
+        words[SUBMITTED] = sequence
 
     def must_ring(self) -> int:
         """Return the number of the worker's sleep that must be ended, 0 for none. Call it after the append, and a `fence`."""
@@ -150,7 +164,7 @@ class SubmittingRing(Ring):
         """Ask for a bell once an entry is done; False if the caller must not sleep. Call `awake` afterwards."""
         self._words[_CLIENT_SLEEPS] = sequence
         fence()
-        return self._words[_DONE] < sequence and self._words[_STATE] == OPEN
+        return self._words[DONE] < sequence and self._words[STATE] == OPEN
 
     def awake(self) -> None:
         """Ask for no bell."""
@@ -191,7 +205,7 @@ class ServingRing(Ring):
     @property
     def has_entries(self) -> bool:
         """Whether there is an entry to take."""
-        return self._words[_SUBMITTED] != self._count
+        return self._words[SUBMITTED] != self._count
 
     def take(self) -> Entry | None:
         """Return the next entry that is not withdrawn, None if there is none; its execution begins. Raises MalformedRing."""
@@ -204,7 +218,7 @@ class ServingRing(Ring):
 
     def copy_next(self) -> bytes | None:
         """Return a copy of the next entry, None if there is none. Raises MalformedRing for a wrong count or sequence."""
-        waiting = self._words[_SUBMITTED] - self._count
+        waiting = self._words[SUBMITTED] - self._count
         if not waiting:
             return None
         if not 0 < waiting <= CAPACITY:
@@ -238,7 +252,7 @@ class ServingRing(Ring):
         words = self._words
         count = self._counts[0] = self._counts[0] + 1
         words[_STATUSES + (count - 1) % CAPACITY] = status
-        words[_TAKEN] = words[_DONE] = count
+        words[_TAKEN] = words[DONE] = count
 
     def must_ring(self) -> bool:
         """Return whether the client sleeps for an entry that is done, and has not been rung for since."""
@@ -254,7 +268,7 @@ class ServingRing(Ring):
         self._counts[1] += 1
         self._words[_WORKER_SLEEPS] = self._counts[1]
         fence()
-        return self._words[_SUBMITTED] == self._count
+        return self._words[SUBMITTED] == self._count
 
     def awake(self) -> None:
         """Ask for no bell."""
@@ -272,18 +286,18 @@ class ServingRing(Ring):
     def pause(self) -> bool:
         """Take no further entries until `resume`; return those that are waiting. Return whether there were any."""
         found = self._return_all()
-        self._words[_STATE] = PAUSED
+        self._words[STATE] = PAUSED
         return found
 
     def resume(self) -> bool:
         """Return the entries that have come since `pause`, and take further ones. Return whether there were any."""
         found = self._return_all()
-        self._words[_STATE] = OPEN
+        self._words[STATE] = OPEN
         return found
 
     def _return_all(self) -> bool:
         # A client that publishes an entry after this scan sees the state and waits for the next one.
-        self._words[_STATE] = CHANGING
+        self._words[STATE] = CHANGING
         fence()
         found = False
         while self.has_entries:
@@ -293,7 +307,7 @@ class ServingRing(Ring):
         return found
 
     def _check_count(self) -> None:
-        waiting = self._words[_SUBMITTED] - self._count
+        waiting = self._words[SUBMITTED] - self._count
         if not 0 <= waiting <= CAPACITY:
             raise MalformedRing(f"a ring with {waiting} entries")
 

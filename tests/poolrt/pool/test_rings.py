@@ -18,6 +18,7 @@ import pytest
 import poolrt
 from poolrt.client_ring import ClientRing
 from poolrt.errors import PoolClosed, PoolError
+from poolrt.ring_entry import RingEntry
 from poolrt.workers.ipc.ring import RETURNED, SubmittingRing
 
 from .processes import BOUND_S, is_alive, relu_graph, wait_until
@@ -177,7 +178,8 @@ def test_slots_of_an_interrupted_run_are_used_again_only_when_it_has_ended(own_p
     for pid in pids:
         os.kill(pid, signal.SIGSTOP)
     (used,) = (ring for ring in _rings(own_pool) if len(ring))
-    (entry,) = used._under_way
+    (entry,) = used.under_way
+    assert isinstance(entry, RingEntry)
     assert entry.status == 0
     memory = own_pool._session.memory
     spare = memory.take_outputs([x.nbytes] * 4)

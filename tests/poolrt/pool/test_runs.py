@@ -56,10 +56,11 @@ def test_outputs_stay_as_they_are_while_later_runs_go_on(model: poolrt.Model) ->
         np.testing.assert_array_equal(y, np.maximum(x, 0))
 
 
-def test_an_array_made_by_the_pool_and_an_output_are_inputs_without_a_copy(
-    pool: poolrt.Pool, model: poolrt.Model
-) -> None:
-    x = pool.empty((4, 8))
+def test_an_array_made_by_the_pool_and_a_large_output_are_inputs_without_a_copy(pool: poolrt.Pool) -> None:
+    """Small outputs are copied: see `test_prepared_runs`."""
+    shape = 4, 1025
+    model = pool.load(relu_graph(shape))
+    x = pool.empty(shape)
     x[:] = -1.0
     x[0] = 2.0
     memory = pool._session.memory
@@ -68,26 +69,30 @@ def test_an_array_made_by_the_pool_and_an_output_are_inputs_without_a_copy(
     assert memory.offset_of(first) is not None
     np.testing.assert_array_equal(model.run(x=first)["y"], np.maximum(x, 0))
     # A view that does not begin at its slot, or is not row-major, is copied and gives the same.
-    for view in (pool.empty((5, 8))[1:], np.asfortranarray(x), pool.empty((8, 4)).T):
+    for view in (pool.empty((5, 1025))[1:], np.asfortranarray(x), pool.empty((1025, 4)).T):
         view[...] = x
         np.testing.assert_array_equal(model.run(x=view)["y"], np.maximum(x, 0))
 
 
-def test_memory_is_given_back_when_an_array_and_all_its_views_are_gone(pool: poolrt.Pool, model: poolrt.Model) -> None:
-    x = np.ones((4, 8), np.float32)
-    model.run(x=x)
+def test_memory_is_given_back_when_an_array_and_all_its_views_are_gone(pool: poolrt.Pool) -> None:
+    shape = 4, 1025
+    model = pool.load(relu_graph(shape))
+    x = np.ones(shape, np.float32)
+    for _ in range(20):
+        model.run(x=x)  # by messages, then on rings, which keep slots
     gc.collect()
     before = _used(pool)
     held = [model.run(x=x)["y"] for _ in range(40)]
     views = [y[1:3].T for y in held]
     del held
     gc.collect()
-    # The views keep their slots: 256 bytes each.
-    assert _used(pool) >= before + 40 * 256
+    # The views keep their slots, but for those that were kept before.
+    assert _used(pool) >= before + 30 * x.nbytes
     assert all((view == 1).all() for view in views)
     views.clear()
     gc.collect()
-    assert _used(pool) == before
+    # Some slots are kept for later outputs.
+    assert _used(pool) <= before + 8 * 2 * x.nbytes
 
 
 def test_thousands_of_runs_leave_no_memory_behind(pool: poolrt.Pool, model: poolrt.Model) -> None:
@@ -96,7 +101,8 @@ def test_thousands_of_runs_leave_no_memory_behind(pool: poolrt.Pool, model: pool
     before = _used(pool)
     for _ in range(2000):
         model.run(x=x)
-    assert _used(pool) == before
+    # A prepared run may have been made meanwhile: an input and an output.
+    assert _used(pool) in (before, before + 2 * 256)
 
 
 def test_futures_resolve_in_any_order_of_waiting(model: poolrt.Model) -> None:
@@ -238,6 +244,7 @@ def test_a_closed_model_runs_no_more_and_its_memory_is_free(pool: poolrt.Pool, s
 def test_statistics_tell_of_workers_queue_arena_and_cache(pool: poolrt.Pool, model: poolrt.Model) -> None:
     model.run(x=np.ones((4, 8), np.float32))
     workers_of(pool)  # all of them are up
+    wait_until(lambda: not pool.stats()["queue"]["creating"], "the ends of rings are created", 60)
     stats = pool.stats()
     assert len(stats["workers"]) == pool.workers == 2
     for worker in stats["workers"]:

@@ -358,9 +358,15 @@ def _submit() -> tuple[Callable[..., None], Any]:
     return submit, types.void(*[types.int64] * 8)
 
 
-def _await(ring: int, target: int, spin: int, bell: int) -> int:
-    """Wait until an entry is done, or something else has changed; return which."""
+def _await(ring: int, target: int, spin: int, bell: int, rung: int) -> int:
+    """Wake the worker if it sleeps; wait until an entry is done, or something else has changed; return which."""
     room = stack_room()
+    # A full barrier in both cases: whoever published an entry before this call sees whether the worker sleeps.
+    atomic_store(ring + CLIENT_RAN, read_processor(room) + 1 if spin != 0 else 0)
+    sleep = atomic_load(ring + WORKER_SLEEPS)
+    if sleep != 0 and sleep != atomic_load(rung) and atomic_load(ring + DONE) < target:
+        ring_bell(bell, room)
+        atomic_store(rung, sleep)
     if spin != 0:
         end = _now(room) + spin
         while True:
@@ -390,11 +396,12 @@ def _await(ring: int, target: int, spin: int, bell: int) -> int:
 def _wait() -> tuple[Callable[..., None], Any]:
     """Return a client's wait, which ends after the time that the bell's socket waits, or earlier: the caller looks again.
 
-    Arguments: the ring's address; the sequence of the entry to wait for; nanoseconds to spin; the bell; where to write why it
-    returned.
+    It wakes the worker first, so that an entry that Python has published needs no other call. Arguments: the ring's address; the
+    sequence of the entry to wait for; nanoseconds to spin; the bell; where the number of the worker's sleep is that was rung for
+    last; where to write why it returned.
     """
 
-    def wait(begin: int, end: int, ring: int, target: int, spin: int, bell: int, outcome: int) -> None:
-        atomic_store(outcome, _await(ring, target, spin, bell))
+    def wait(begin: int, end: int, ring: int, target: int, spin: int, bell: int, rung: int, outcome: int) -> None:
+        atomic_store(outcome, _await(ring, target, spin, bell, rung))
 
-    return wait, types.void(*[types.int64] * 7)
+    return wait, types.void(*[types.int64] * 8)
