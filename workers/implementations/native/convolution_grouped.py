@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import struct
+from typing import NamedTuple
 
 from ...desc import Arg, Convolution, PrimitiveAttr
 from ...engines.target import Target
@@ -13,6 +15,7 @@ from .blocks import blocked_tag, refuse
 from .chain import chain_source
 from .convolution_blocked import chosen, ints, refuse_operands
 from .convolution_chain import bounds, refuse_bounded
+from .convolution_chunks import Sizes, cut, takes_chunks
 from .convolution_tiles import strips, tiling
 from .convolution_window import Window
 from .nest_builder import NestBuilder
@@ -62,31 +65,118 @@ class NativeGroupedConvolution:
         taps = [window.offset(kh, kw, columns) * 64 for kh in range(window.kernel[0]) for kw in range(window.kernel[1])]
         shape = (1, window.out[0] * window.out[1]) if window.is_pointwise else window.out
         row = 0 if window.is_pointwise else window.step * phases * columns * 64
-        tiles = tiling(target.isa, *shape, 1)
-        blocks = op.dst.padded_dims[1] // 16
-        block_table: list[int] = []
-        steps: list[int] = []
-        for block in range(blocks):
-            found = _steps(op, block, taps, plane)
-            block_table += [8 * len(steps), len(found)]
-            steps += [value for step in found for value in step]
-        image = planes * plane
-        cut = strips(len(tiles.places), image, op.weights.nbytes, blocks, op.dst.dims[0])
-        entries = [
-            (kind, first * row + column * 64, (first * shape[1] + column) * 64) for kind, first, column in tiles.places
-        ]
-        tables = (block_table, steps, [v for entry in entries for v in entry], list(cut))
-        low, bound = bounds(attr)
-        bias: LaunchArgument = ("m", (int(Arg.BIAS), 0)) if op.bias else ("i", 0)
-        args: tuple[LaunchArgument, ...] = (
-            source, ("m", (int(Arg.WEIGHTS), 0)), bias, ("m", (int(Arg.DST), 0)), chain_source(attr),
-            *(("t", build.table(values)) for values in tables),
-            *ints((len(cut) - 1, blocks, op.dst.dims[1], image, row, op.dst.dims[1] // op.groups * 4)),
-            *ints((shape[0] * shape[1] * 64,)), ("f", low), ("f", bound),
-        )  # fmt: skip
-        kernel = KernelSpec.of("conv_grouped", tiles=tiles.kinds, step=64, ragged=op.dst.dims[1] % 16 != 0)
-        build.launch(kernel, args, op.dst.dims[0] * (len(cut) - 1) * blocks)
+        if takes_chunks(target.isa, shape[0] * shape[1]):
+            _launch_parts(build, op, attr, target, source, (*shape, row, plane), taps)
+        else:
+            _launch_masked(build, op, attr, target, source, (*shape, row, plane), taps)
         return build.program()
+
+
+def _launch_masked(
+    build: NestBuilder, op: Convolution, attr: PrimitiveAttr, target: Target, source: LaunchArgument,
+    sizes: tuple[int, int, int, int], taps: list[int],
+) -> None:  # fmt: skip
+    """Add the launch that sums the inputs of all groups of a block at once, with weights that are masked."""
+    height, width, row, plane = sizes
+    tiles = tiling(target.isa, height, width, 1)
+    blocks = op.dst.padded_dims[1] // 16
+    block_table: list[int] = []
+    steps: list[int] = []
+    for block in range(blocks):
+        found = _steps(op, block, taps, plane)
+        block_table += [8 * len(steps), len(found)]
+        steps += [value for step in found for value in step]
+    image = op.src.padded_dims[1] // 16 * plane
+    cuts = strips(len(tiles.places), image, op.weights.nbytes, blocks, op.dst.dims[0])
+    entries = [(kind, first * row + column * 64, (first * width + column) * 64) for kind, first, column in tiles.places]
+    tables = (block_table, steps, [v for entry in entries for v in entry], list(cuts))
+    low, bound = bounds(attr)
+    args: tuple[LaunchArgument, ...] = (
+        *_places(op, attr, source), *(("t", build.table(values)) for values in tables),
+        *ints((len(cuts) - 1, blocks, op.dst.dims[1], image, row, op.dst.dims[1] // op.groups * 4)),
+        *ints((height * width * 64,)), ("f", low), ("f", bound),
+    )  # fmt: skip
+    kernel = KernelSpec.of("conv_grouped", tiles=tiles.kinds, step=64, ragged=op.dst.dims[1] % 16 != 0)
+    build.launch(kernel, args, op.dst.dims[0] * (len(cuts) - 1) * blocks)
+
+
+def _launch_parts(
+    build: NestBuilder, op: Convolution, attr: PrimitiveAttr, target: Target, source: LaunchArgument,
+    sizes: tuple[int, int, int, int], taps: list[int],
+) -> None:  # fmt: skip
+    """Add the launch that sums the inputs of each group of a block by themselves."""
+    height, width, row, plane = sizes
+    blocks = op.dst.padded_dims[1] // 16
+    block_table, part_table, masks, steps = [0], list[int](), list[int](), list[int]()
+    for block in range(blocks):
+        for part in _parts(op, block, taps, plane):
+            is_whole = len(part.outputs) == 16
+            part_table += [8 * len(steps), len(part.steps), part.weights, -1 if is_whole else 8 * len(masks)]
+            masks += [] if is_whole else _words(part.outputs)
+            steps += [value for step in part.steps for value in step]
+        block_table.append(len(part_table) // 4)
+    image = op.src.padded_dims[1] // 16 * plane
+    # The source of a group is read for each of its blocks.
+    tiles = cut(target.isa, Sizes(1, height * width, op.dst.dims[0], blocks, image // op.groups, op.weights.nbytes), 1)
+    tables = (block_table, part_table, masks, steps, list(tiles.strips))
+    low, bound = bounds(attr)
+    args: tuple[LaunchArgument, ...] = (
+        *_places(op, attr, source), *(("t", build.table(values)) for values in tables),
+        *ints((len(tiles.strips) - 1, blocks, op.dst.dims[1], tiles.large, width, image, row, 64)),
+        *ints((op.dst.dims[1] // op.groups * 4, height * width * 64)), ("f", low), ("f", bound),
+    )  # fmt: skip
+    kernel = KernelSpec.of("conv_group_parts", positions=tiles.positions, ragged=op.dst.dims[1] % 16 != 0)
+    build.launch(kernel, args, op.dst.dims[0] * (len(tiles.strips) - 1) * blocks)
+
+
+def _places(op: Convolution, attr: PrimitiveAttr, source: LaunchArgument) -> tuple[LaunchArgument, ...]:
+    """Return the arguments that are addresses: src, weights, bias, dst and residual."""
+    bias: LaunchArgument = ("m", (int(Arg.BIAS), 0)) if op.bias else ("i", 0)
+    return source, ("m", (int(Arg.WEIGHTS), 0)), bias, ("m", (int(Arg.DST), 0)), chain_source(attr)
+
+
+class _Part(NamedTuple):
+    """The sums of one group in a block: steps (src offset, lanes, weights to skip), first weights, its outputs."""
+
+    steps: list[tuple[int, int, int]]
+    weights: int
+    outputs: range
+
+
+def _parts(op: Convolution, block: int, taps: list[int], plane: int) -> list[_Part]:
+    """Return the parts of a block of 16 outputs; the last one of the tensor has the lanes behind it, too."""
+    outputs, inputs = op.dst.dims[1] // op.groups, op.weights.dims[1]
+    row, blocks = outputs * 4, -(-inputs // 16)
+    first, end = block * 16, min(block * 16 + 16, op.dst.dims[1])
+    found = []
+    for group in range(first // outputs, (end - 1) // outputs + 1):
+        is_last = (group + 1) * outputs >= end
+        begin, stop = max(first, group * outputs) - first, 16 if is_last else (group + 1) * outputs - first
+        weights = group * blocks * len(taps) * 16 * row + (first - group * outputs) * 4
+        # Rows of a kernel of one tap follow each other, whatever block of inputs they belong to.
+        lengths = [inputs] if len(taps) == 1 else [min(16, inputs - at) for at in range(0, inputs, 16)]
+        steps = []
+        at = group * inputs
+        for length in lengths:
+            pieces = _pieces(at, length)
+            for tap in taps:
+                steps += [(piece // 16 * plane + piece % 16 * 4 + tap, count, 0) for piece, count in pieces]
+                steps[-1] = (*steps[-1][:2], (16 - length) * row if len(taps) > 1 else 0)
+            at += length
+        found.append(_Part(steps, weights, range(begin, stop)))
+    return found
+
+
+def _words(outputs: range) -> list[int]:
+    """Return 16 words of 32 bits, ones for each of some outputs, in pairs as int64."""
+    words = [0xFFFFFFFF * (output in outputs) for output in range(16)]
+    return list(struct.unpack("<8q", struct.pack("<16I", *words)))
+
+
+def _pieces(first: int, count: int) -> list[tuple[int, int]]:
+    """Cut channels where a block of 16 of the tensor begins: first channels and lengths."""
+    marks = [first, *range(first // 16 * 16 + 16, first + count, 16), first + count]
+    return [(at, to - at) for at, to in itertools.pairwise(marks)]
 
 
 def _steps(op: Convolution, block: int, taps: list[int], plane: int) -> list[tuple[int, int, int, int]]:

@@ -104,11 +104,11 @@ def make(isa: str, positions: int, ragged: bool) -> tuple[Callable[..., None], A
                     for _ in range(iload(strip_table + strip * 8 + 8) - first):
                         if tile < large:
                             large_tile(T, own, source, column, width, src_step, wrap, factors, weight_row, ahead, to, biases,
-                                       biased, count, is_first, is_last, to_start, to_residual, low32, bound32)  # fmt: skip
+                                       biased, count, 0, is_first, is_last, to_start, to_residual, low32, bound32)  # fmt: skip
                             taken = positions
                         else:
                             small_tile(T, own, source, column, width, src_step, wrap, factors, weight_row, ahead, to, biases,
-                                       biased, count, is_first, is_last, to_start, to_residual, low32, bound32)  # fmt: skip
+                                       biased, count, 0, is_first, is_last, to_start, to_residual, low32, bound32)  # fmt: skip
                             taken = positions - 1
                         ahead += T * LINES * 64
                         if ahead >= last_ahead:

@@ -3,6 +3,7 @@
 A tile has some positions and one block of 16 output channels. Its positions follow each other in the output; their sources
 are some bytes apart, and some more where a row of outputs ends. So tiles need not end where rows do. The sums of a tile may be
 continued: those of the first chunk of inputs begin with the bias, those of later ones with what the destination holds.
+A tile of a block that groups share stores the outputs of one of them.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from .vec import (
     I32,
     I64,
     VF,
+    VI,
     WIDTH,
     Builder,
     Value,
@@ -55,6 +57,9 @@ class _Arguments(NamedTuple):
     bias: Value
     biased: Value  #: outputs from the first of the tile that have a bias
     count: Value  #: outputs from the first of the tile
+    outputs: (
+        Value  #: address of words of bits, ones for each output that is stored of a block that is shared; 0 for all
+    )
     is_first: Value  #: 1 for the first chunk, 0 for those that continue sums
     is_last: Value  #: 1 for the chunk after which sums are complete
     to_start: Value  #: distance from dst to a residual that sums begin with, or NO_RESIDUAL
@@ -63,26 +68,26 @@ class _Arguments(NamedTuple):
     bound: Value
 
 
-def make_position_tile(positions: int, ragged: bool) -> Any:
+def make_position_tile(positions: int, ragged: bool, shared: bool = False) -> Any:
     """Return the intrinsic that computes a tile of ``positions``; its arguments are those of `_Arguments`, in order.
 
-    ``ragged`` zeroes the lanes behind the last output.
+    ``ragged`` zeroes the lanes behind the last output; a block that is ``shared`` keeps the outputs that are not to be stored.
     """
 
     @intrinsic
     def tile(
         _: Any, T: Any, steps: Any, src: Any, column: Any, width: Any, step: Any, wrap: Any, weights: Any, weight_row: Any,
-        ahead: Any, dst: Any, bias: Any, biased: Any, count: Any, is_first: Any, is_last: Any, to_start: Any,
+        ahead: Any, dst: Any, bias: Any, biased: Any, count: Any, outputs: Any, is_first: Any, is_last: Any, to_start: Any,
         to_residual: Any, low: Any, bound: Any,
     ) -> Any:  # fmt: skip
         def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
             arguments = _Arguments(*a)
             places = _places(b, positions, arguments)
             sums = _emit_sums(b, places, _emit_start(b, positions, arguments), arguments)
-            _emit_stores(b, ragged, sums, arguments)
+            _emit_stores(b, ragged, shared, sums, arguments)
             return context.get_dummy_value()
 
-        return types.void(*[types.int64] * 18, types.float32, types.float32), emit
+        return types.void(*[types.int64] * 19, types.float32, types.float32), emit
 
     return tile
 
@@ -174,24 +179,40 @@ def _emit_sums(b: Builder, places: list[Value], start: list[Value], a: _Argument
     return new
 
 
-def _emit_stores(b: Builder, ragged: bool, sums: list[Value], a: _Arguments) -> None:
+def _emit_stores(b: Builder, ragged: bool, shared: bool, sums: list[Value], a: _Arguments) -> None:
     """Store the sums; complete ones after the residual is added and the bounds are applied."""
     low, bound, mask = splat(b, a.low), splat(b, a.bound), lanes_below(b, a.count)
+    places = [b.add(a.dst, I64(WIDTH * i)) for i in range(len(sums))]
 
-    def finish(value: Value, at: Value, has_residual: bool) -> None:
+    def finished(value: Value, at: Value, has_residual: bool) -> Value:
         if has_residual:
             value = b.fadd(maximum(b, low, value), load(b, b.add(at, a.to_residual)))
         value = maximum(b, bound, value)
-        store(b, at, b.select(mask, value, constant(0.0)) if ragged else value)
+        return b.select(mask, value, constant(0.0)) if ragged else value
 
-    places = [b.add(a.dst, I64(WIDTH * i)) for i in range(len(sums))]
-    with b.if_else(b.icmp_signed("!=", a.is_last, I64(0))) as (complete, partial):
-        with complete, b.if_else(b.icmp_signed("!=", a.to_residual, I64(NO_RESIDUAL))) as branches:
+    def complete(has_residual: bool, in_part: bool) -> None:
+        own = b.load(pointer(b, a.outputs, VI), align=8) if in_part else None
+        for value, at in zip(sums, places, strict=True):
+            value = finished(value, at, has_residual)
+            if own is not None:
+                # LLVM makes a masked store of a selection, which takes many cycles on some processors.
+                kept = b.and_(b.bitcast(load(b, at), VI), b.not_(own))
+                value = b.bitcast(b.or_(kept, b.and_(b.bitcast(value, VI), own)), VF)
+            store(b, at, value)
+
+    with b.if_else(b.icmp_signed("!=", a.is_last, I64(0))) as (last, earlier):
+        with last, b.if_else(b.icmp_signed("!=", a.to_residual, I64(NO_RESIDUAL))) as branches:
             for branch, has_residual in zip(branches, (True, False), strict=True):
                 with branch:
-                    for value, at in zip(sums, places, strict=True):
-                        finish(value, at, has_residual)
-        with partial:
+                    if not shared:
+                        complete(has_residual, False)
+                        continue
+                    with b.if_else(b.icmp_signed("!=", a.outputs, I64(0))) as (partly, whole):
+                        with partly:
+                            complete(has_residual, True)
+                        with whole:
+                            complete(has_residual, False)
+        with earlier:
             for value, at in zip(sums, places, strict=True):
                 store(b, at, value)
 

@@ -33,6 +33,11 @@ PROBLEMS: list[Problem] = [
     (1, 160, 48, (40, 41), (3, 3), (1, 1), (0, 0), 1, 1),
     (4, 80, 80, (33, 1), (3, 1), (1, 1), (0, 0), 1, 1),
     (2, 132, 132, (4, 5), (3, 3), (1, 1), (0, 0), 1, 3),
+    (2, 136, 136, (5, 7), (1, 1), (1, 1), (0, 0), 0, 4),
+    (1, 24, 112, (9, 7), (1, 1), (1, 1), (0, 0), 0, 4),
+    (3, 35, 21, (6, 5), (3, 2), (2, 1), (1, 0), 1, 7),
+    (1, 80, 32, (5, 5), (1, 1), (1, 1), (0, 0), 0, 2),
+    (2, 102, 66, (8, 3), (3, 3), (1, 1), (0, 0), 1, 3),
 ]
 CHAINS: list[tuple[str, ...]] = [(), ("relu",), ("add",), ("add", "relu"), ("relu", "add"), ("relu", "add", "relu")]
 
@@ -103,10 +108,11 @@ def test_sums_of_many_inputs_are_right(
         assert_near(got, op, attr, args)
 
 
+@pytest.mark.parametrize("groups", [1, 4])
 @pytest.mark.parametrize("chain", [("add",), ("add", "relu"), ("relu", "add")], ids="-".join)
-def test_the_tensor_that_is_added_may_be_the_destination(chain: tuple[str, ...]) -> None:
-    """Sums so far are in the destination: what is added must have been read before."""
-    opened = convolution((2, 640, 48, (7, 5), (3, 3), (1, 1), (0, 0), 1, 1))
+def test_the_tensor_that_is_added_may_be_the_destination(chain: tuple[str, ...], groups: int) -> None:
+    """Sums so far, and outputs of other groups, are in the destination: what is added must have been read before."""
+    opened = convolution((2, 640, 88, (7, 5), (3, 3), (1, 1), (0, 0), 1, groups))
     op: Any = primitive_desc(opened, PrimitiveAttr(), cpu_target()).op
     attr = steps_of(chain, op.dst)
     engine = Engine("cpu")

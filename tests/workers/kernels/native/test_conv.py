@@ -53,10 +53,11 @@ def test_no_vector_lives_on_the_stack_inside_of_a_loop(shape: tuple[int, int], i
 @pytest.mark.skipif(shutil.which("objdump") is None, reason="needs objdump")
 @pytest.mark.parametrize("ragged", [False, True])
 @pytest.mark.parametrize("positions", [6, 5, 4])
-def test_a_tile_of_a_chunk_has_no_instruction_in_its_loop_that_could_be_outside(
-    positions: int, ragged: bool, tmp_path: Path
+@pytest.mark.parametrize("kernel", ["conv_chunks", "conv_group_parts"])
+def test_a_tile_of_positions_has_no_instruction_in_its_loop_that_could_be_outside(
+    kernel: str, positions: int, ragged: bool, tmp_path: Path
 ) -> None:
-    spec = KernelSpec.of("conv_chunks", positions=positions, ragged=ragged)
+    spec = KernelSpec.of(kernel, positions=positions, ragged=ragged)
     loops = loops_with_multiplications(compile_kernel(spec, "x86-64-v3"), tmp_path)
     assert len(loops) == 2
     for body, count in zip(sorted(loops, key=len), (positions - 1, positions), strict=True):
