@@ -18,8 +18,6 @@ from .row_product import describe_row
 
 #: Least tiles of a strip: fewer would read the columns from memory too often.
 _STRIP_TILES: Final = 4
-#: Inputs of packed columns that are summed at once, of products that are cut in any case.
-_PACKED_SLICE: Final = 768
 #: So many tiles of rows are worth a packed copy of the columns that an item of work multiplies.
 _WORTH_PACKING: Final = 3
 #: Bytes of rows that are near enough to be read where they are each time: they stay in the second-level cache.
@@ -28,6 +26,15 @@ _NEAR: Final = 1 << 20
 _NEAR_FOR_MANY: Final = 128 << 10
 #: So many are worth a packed copy of all columns, which items of work share.
 _WORTH_SHARING: Final = 48
+#: Bytes of rows that stay in the first-level cache, so that they are read where they are, however often.
+_NEAREST: Final = 16 << 10
+#: Bytes of a matrix's packed columns from which on all items of work share them, and the most bytes of those of all matrices
+#: that stay in the caches until they are read.
+_OWN: Final = 128 << 10
+_SHARED: Final = 4 << 20
+#: Rows of an item of work that packs columns, and panels of one that packs rows whose inputs are not adjacent.
+_SLAB: Final = 8
+_GROUP: Final = 8
 #: Most bytes for the columns that all items of work pack; threads use only a part.
 _ROOM: Final = 64 << 20
 #: Bytes of a cache line.
@@ -52,7 +59,7 @@ class _Blocking(NamedTuple):
 
 #: ISA level -> blocking. Processors with AVX-512 have second-level caches of 1 MiB or more, others mostly of 256 or 512 KiB.
 _BLOCKING: Final = {"x86-64-v4": _Blocking(512 << 10, 512, 16, False)}
-_SMALL_CACHES: Final = _Blocking(512 << 10, 512, 64, True)
+_SMALL_CACHES: Final = _Blocking(416 << 10, 768, 64, True)
 
 
 class Shape(NamedTuple):
@@ -84,7 +91,8 @@ class Matrices(NamedTuple):
     Of a left factor these are from row to row of tiles and from one input to the next, of a right one from 16 columns
     to the next 16 and from row to row. ``packs`` says which elements of a right one are adjacent if items of work pack
     it, or of a left one if `pack_left` packs it: then there is no distance from input to input. ``column`` is from column
-    to column; ``aligns`` if rows begin in the same place of a cache line.
+    to column; ``aligns`` if rows begin in the same place of a cache line. ``is_slice`` if `_pack_columns` writes each slice to
+    the same place.
     """
 
     at: LaunchArgument
@@ -94,6 +102,7 @@ class Matrices(NamedTuple):
     packs: str = ""
     column: int = 4
     aligns: bool = False
+    is_slice: bool = False
 
 
 def packed_tag(ndims: int) -> str:
@@ -130,7 +139,7 @@ def describe(shape: Shape, left: MemoryDesc, right: MemoryDesc, bias: bool, attr
     strips = -(-tiles // strip_tiles)
     parts = -(-vectors // blocks)
     items = len(shape.batch) * strips * parts
-    room = items * blocks * most * 64
+    room = items * blocks * (most * 64 + 64)
     rows = columns = Matrices(("t", 0), [0] * len(shape.batch), 0, 0)
     if shape.depth:
         rows = describe_left(build, shape, left, most, blocking.copies and parts >= _WORTH_PACKING)
@@ -138,7 +147,7 @@ def describe(shape: Shape, left: MemoryDesc, right: MemoryDesc, bias: bool, attr
     if columns.aligns:
         # The first vector of each row may have fewer columns.
         items = items // parts * (((shape.columns + 30) // 16 + blocks - 1) // blocks)
-    packed_columns: LaunchArgument = build.book(items * blocks * most * 64) if columns.packs else ("i", 0)
+    packed_columns: LaunchArgument = build.book(items * blocks * (most * 64 + 64)) if columns.packs else ("i", 0)
     dst: LaunchArgument = ("m", (int(Arg.DST), 0))
     dst_matrix = shape.rows * shape.columns * 4
     targets = range(0, dst_matrix * len(shape.batch), dst_matrix)
@@ -151,11 +160,14 @@ def describe(shape: Shape, left: MemoryDesc, right: MemoryDesc, bias: bool, attr
     bias_at: LaunchArgument = ("m", (int(Arg.BIAS), 0)) if bias else ("i", 0)
     residual = chain_source(attr)
     for first, count in slices:
+        if columns.is_slice:
+            _pack_columns(build, shape, right, columns, first, count)
         if rows.packs:
             pack_left(build, shape, left, rows, (height, large, tiles), first, count)
+        columns_at = columns.at if columns.is_slice else moved(columns.at, first * columns.along)
         is_last = first + count == shape.depth
         args: tuple[LaunchArgument, ...] = (
-            moved(rows.at, first * rows.along), moved(columns.at, first * columns.along), bias_at, dst, residual,
+            moved(rows.at, first * rows.along), columns_at, bias_at, dst, residual,
             ("t", table), ("t", build.table([0, max(count, 1), 0])), *(("i", size) for size in sizes), packed_columns,
             ("i", int(columns.aligns)), ("f", low), ("f", bound if is_last else -math.inf),
         )  # fmt: skip
@@ -173,8 +185,7 @@ def _slices(shape: Shape, right: MemoryDesc, tiles: int, blocking: _Blocking) ->
     is_packed = right.tag == packed_tag(right.ndims) or tiles >= _WORTH_SHARING
     most, fits = blocking.slice, is_packed or shape.rows * shape.depth * 4 <= blocking.strip
     if blocking.copies:
-        # Packed columns are read in the order of memory, so longer slices of them do no harm.
-        most, fits = _PACKED_SLICE if is_packed else most, tiles < _WORTH_PACKING
+        fits = tiles < _WORTH_PACKING
     if fits or shape.depth <= most:
         return [(0, shape.depth)]
     number = min(-(-shape.depth // most), blocking.slices)
@@ -232,8 +243,21 @@ def pack_left(
     sizes = (panels, height, large, count, row if lane == 4 else lane, _packed_matrix(shape, to.across), to.across)
     table: LaunchArgument = ("t", build.table(matrices))
     args = (("m", (int(Arg.SRC), 0)), to.at, table, *(("i", value) for value in sizes))
-    kernel = KernelSpec.of("gemm_pack") if lane == 4 else KernelSpec.of("gemm_pack", order="columns")
-    build.launch(kernel, args, len(matrices) * panels)
+    kernel, panels_each = KernelSpec.of("gemm_pack"), 1
+    if lane != 4:
+        kernel, panels_each = KernelSpec.of("gemm_pack", order="columns", together=_GROUP), _GROUP
+    build.launch(kernel, args, len(matrices) * -(-panels // panels_each))
+
+
+def _pack_columns(build: NestBuilder, shape: Shape, right: MemoryDesc, to: Matrices, first: int, count: int) -> None:
+    """Pack ``count`` rows of each right matrix from number ``first`` on."""
+    strides = [4 * stride for stride in right.outer_strides()]
+    *_, row, _ = strides
+    matrices = [offset(index, strides) + first * row for index in itertools.product(*map(range, right.dims[:-2]))]
+    sizes = (count, shape.columns, row, -(-shape.columns // 16) * to.across, to.across)
+    table: LaunchArgument = ("t", build.table(matrices))
+    args = (("m", (int(Arg.WEIGHTS), 0)), to.at, table, *(("i", value) for value in sizes))
+    build.launch(KernelSpec.of("gemm_columns", slab=_SLAB), args, len(matrices) * -(-count // _SLAB))
 
 
 def lanes(left: Matrices, height: int) -> tuple[int, int]:
@@ -268,6 +292,15 @@ def _columns(
         *_, row, column = strides
         offsets = [offset(index, strides) for _, index in shape.batch]
         in_rows = column == 4 or shape.columns == 1
+        if column == 4 and copies and most * row <= _NEAREST:
+            return Matrices(source, offsets, 64, row)
+        block, outer = most * 64 + 64, right.dims[:-2]
+        panels = -(-shape.columns // 16) * block
+        fits = panels >= _OWN and math.prod(outer) * panels <= _SHARED
+        if column == 4 and copies and (tiles >= _WORTH_SHARING or (tiles >= _WORTH_PACKING and fits)):
+            to = build.book(math.prod(outer) * panels)
+            starts = [flat_index(index, outer) * panels for _, index in shape.batch]
+            return Matrices(to, starts, block, 64, is_slice=True)
         if in_rows and copies and _WORTH_PACKING <= tiles < _WORTH_SHARING and room <= _ROOM:
             return Matrices(source, offsets, 64, row, "rows", column)
         near = _NEAR if tiles < _WORTH_SHARING else _NEAR_FOR_MANY

@@ -12,10 +12,15 @@ from .reduce_tile import NO_RESIDUAL, OPEN, TileShape, make_tiles
 from .transpose import transpose, transpose_pad
 from .vec import iload, prefetch, vload, vload_part, vstore
 
-#: Rows of the right matrix that are asked for before they are packed.
-_AHEAD: Final = 24
+#: Rows of the right matrix that are packed together.
+_SLAB: Final = 8
 #: ISA level -> items of work whose columns are packed together, from longer pieces of each row; 1 on others.
 _TOGETHER: Final = {"x86-64-v3": 4}
+#: ISA level -> rows between those that are packed and those that are asked for meanwhile; `_FAR` on others.
+_AHEAD: Final = {"x86-64-v3": 8}
+_FAR: Final = 24
+#: ISA level -> what tiles ask for; weights on others. A tile of few inputs would wait for its lines of dst.
+_ASKS: Final = {"x86-64-v3": "dst"}
 
 
 def make(isa: str, heights: tuple[int, ...], blocks: int, rows: bool, packs: str) -> tuple[Callable[..., None], Any]:
@@ -35,9 +40,12 @@ def make(isa: str, heights: tuple[int, ...], blocks: int, rows: bool, packs: str
     parts may be one more); and the lower bounds before and after the residual is added. One item of work is a strip
     of tiles, as many as in any other or one less, for ``blocks`` vectors of columns of one product.
     """
-    pack = _pack_columns if packs == "columns" else _pack_rows
+    pack = _pack_columns if packs == "columns" else _pack_rows(_AHEAD.get(isa, _FAR))
     together = _TOGETHER.get(isa, 1) if packs == "rows" else 1
-    wide, narrow = (make_tiles({height: _shape(height, width, rows) for height in heights}) for width in (blocks, 1))
+    asks = _ASKS.get(isa, "weights")
+    wide, narrow = (
+        make_tiles({height: _shape(height, width, rows, asks) for height in heights}) for width in (blocks, 1)
+    )
 
     def gemm(
         begin: int, end: int, left: int, right: int, bias: int, dst: int, residual: int, batch_table: int, step: int,
@@ -52,11 +60,12 @@ def make(isa: str, heights: tuple[int, ...], blocks: int, rows: bool, packs: str
         low32 = np.float32(low)
         bound32 = np.float32(bound)
         K = iload(step + 8)
-        # Ranges do not overlap, so all items of one use the room of the first.
-        packed = room + begin * blocks * K * 64
+        # Ranges do not overlap, so all items of one use the room of the first. Packed columns are a line more than K lines
+        # apart: lines at multiples of 4 KiB compete for the same places in the first-level cache.
+        packed = room + begin * blocks * (K * 64 + 64)
         block, lane = right_block, right_row
         if packs:
-            block, lane = K * 64, 64
+            block, lane = K * 64 + 64, 64
         start = ready = begin
         for item in range(begin, end):
             part = item % parts
@@ -79,7 +88,7 @@ def make(isa: str, heights: tuple[int, ...], blocks: int, rows: bool, packs: str
                     vectors = min(items * blocks, (columns - first + 15) // 16)
                     pack(factors, packed, K, columns - first, vectors, right_row, right_column)
                     start, ready = item, item + items
-                factors = packed + (item - start) * blocks * K * 64
+                factors = packed + (item - start) * blocks * block
             for number in range(strip * tiles // strips, (strip + 1) * tiles // strips):
                 row = number * height - max(0, number - large)
                 less = int(number >= large)
@@ -113,22 +122,32 @@ def make(isa: str, heights: tuple[int, ...], blocks: int, rows: bool, packs: str
     return gemm, types.void(*[types.int64] * 23, types.float64, types.float64)
 
 
-def _pack_rows(src: int, to: int, K: int, columns: int, vectors: int, row: int, column: int) -> None:
-    whole = min(vectors, columns // 16)
-    for k in range(K):
-        # Rows are in different pages, which the processor does not foresee.
-        for j in range(vectors):
-            prefetch(src + (k + _AHEAD) * row + j * 64)
-        for j in range(whole):
-            vstore(to + (j * K + k) * 64, vload(src + k * row + j * 64))
-    if whole < vectors:
-        for k in range(K):
-            vstore(to + (whole * K + k) * 64, vload_part(src + k * row + whole * 64, columns - whole * 16))
+def _pack_rows(ahead: int) -> Callable[..., None]:
+    def pack(src: int, to: int, K: int, columns: int, vectors: int, row: int, column: int) -> None:
+        whole = min(vectors, columns // 16)
+        block = K * 64 + 64
+        slabs = K // _SLAB * _SLAB
+        for first in range(0, slabs, _SLAB):
+            at, onto = src + first * row, to + first * 64
+            for j in range(whole):
+                # Rows are in different pages, which the processor does not foresee.
+                for k in range(_SLAB):
+                    prefetch(at + (k + ahead) * row + j * 64)
+                for k in range(_SLAB):
+                    vstore(onto + j * block + k * 64, vload(at + k * row + j * 64))
+        for k in range(slabs, K):
+            for j in range(whole):
+                vstore(to + j * block + k * 64, vload(src + k * row + j * 64))
+        if whole < vectors:
+            for k in range(K):
+                vstore(to + whole * block + k * 64, vload_part(src + k * row + whole * 64, columns - whole * 16))
+
+    return pack
 
 
 def _pack_columns(src: int, to: int, K: int, columns: int, vectors: int, row: int, column: int) -> None:
     for j in range(vectors):
-        at, packed = src + j * 16 * column, to + j * K * 64
+        at, packed = src + j * 16 * column, to + j * (K * 64 + 64)
         count = min(16, columns - j * 16)
         whole = 0
         if count == 16:
@@ -139,7 +158,7 @@ def _pack_columns(src: int, to: int, K: int, columns: int, vectors: int, row: in
             transpose_pad(at + k * 4, column, packed + k * 64, 64, count, min(16, K - k))
 
 
-def _shape(positions: int, blocks: int, rows: bool) -> TileShape:
+def _shape(positions: int, blocks: int, rows: bool, asks: str) -> TileShape:
     if rows:
-        return TileShape((1,) * positions, blocks, 4, 4, "keep")
-    return TileShape((positions,), blocks, 4, OPEN, "keep")
+        return TileShape((1,) * positions, blocks, 4, 4, "keep", asks=asks)
+    return TileShape((positions,), blocks, 4, OPEN, "keep", asks=asks)

@@ -52,7 +52,8 @@ class TileShape:
     from one input to the next, or an argument says how many (OPEN). ``tail`` is the treatment of lanes behind the last
     output: "none" there are none, "zero" they are stored as zeros, "keep" they are not stored. Steps of a ``masked`` tile,
     which has one block, have the entries (source offset, lanes, offset in the weights, outputs as bits): its weights count as
-    zeros for the other outputs.
+    zeros for the other outputs. ``asks`` says what a tile prefetches beside a residual: "weights" while it reads others, or
+    "dst" at the beginning.
     """
 
     runs: tuple[int, ...]
@@ -61,6 +62,7 @@ class TileShape:
     lane: int
     tail: str
     masked: bool = False
+    asks: str = "weights"
 
 
 class _Arguments(NamedTuple):
@@ -97,7 +99,7 @@ def make_tile(shape: TileShape) -> Any:
     ) -> Any:  # fmt: skip
         def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
             arguments = _Arguments(*a)
-            _ask_for_residual(b, shape, arguments)
+            _ask_early(b, shape, arguments)
             _emit_stores(b, shape, arguments, _emit_sums(b, shape, arguments))
             return context.get_dummy_value()
 
@@ -124,7 +126,7 @@ def make_tiles(shapes: dict[int, TileShape]) -> Any:
             for number, shape in shapes.items():
                 chosen.add_case(I64(number), places[number])
                 b.position_at_end(places[number])
-                _ask_for_residual(b, shape, arguments)
+                _ask_early(b, shape, arguments)
                 _emit_stores(b, shape, arguments, _emit_sums(b, shape, arguments))
                 b.branch(done)
             b.position_at_end(done)
@@ -135,13 +137,21 @@ def make_tiles(shapes: dict[int, TileShape]) -> Any:
     return tile
 
 
-def _ask_for_residual(b: Builder, shape: TileShape, a: _Arguments) -> None:
-    """Prefetch the residual while the sums are computed: it was written long ago and is read once."""
-    with b.if_then(b.icmp_signed("!=", a.to_residual, I64(NO_RESIDUAL))):
+def _ask_early(b: Builder, shape: TileShape, a: _Arguments) -> None:
+    """Prefetch the residual while the sums are computed: it was written long ago and is read once. Or prefetch dst."""
+
+    def ask(distance: Value) -> None:
         for position in range(sum(shape.runs)):
             for j in range(shape.blocks):
                 at = b.add(a.dst, b.add(b.mul(a.dst_step, I64(position)), b.mul(a.dst_block, I64(j))))
-                _prefetch(b, b.add(at, a.to_residual), 3)
+                _prefetch(b, b.add(at, distance), 3)
+
+    is_there = b.icmp_signed("!=", a.to_residual, I64(NO_RESIDUAL))
+    if shape.asks == "dst":
+        ask(b.select(is_there, a.to_residual, I64(0)))
+        return
+    with b.if_then(is_there):
+        ask(a.to_residual)
 
 
 def _emit_sums(b: Builder, shape: TileShape, a: _Arguments) -> list[Value]:
@@ -171,7 +181,8 @@ def _emit_sums(b: Builder, shape: TileShape, a: _Arguments) -> list[Value]:
     source = _phi(b, I64, begin, outer)
     sums = [_phi(b, VF, value, outer) for value in carried]
     row_bytes = pointer(b, row, I8)
-    _prefetch(b, b.add(row, a.ahead), 2)
+    if shape.asks == "weights":
+        _prefetch(b, b.add(row, a.ahead), 2)
     factors = [_load(b, row_bytes, b.mul(a.weight_block, I64(j)), VF) for j in blocks]
     if mask is not None:
         factors = [b.select(mask, factor, constant(0.0)) for factor in factors]

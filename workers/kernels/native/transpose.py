@@ -10,6 +10,7 @@ from .compiler import types
 from .compiler.language import intrinsic
 from .movement import Movement
 from .vec import (
+    I32,
     I64,
     LANES,
     VI,
@@ -18,6 +19,7 @@ from .vec import (
     Value,
     lanes_below,
     load,
+    pointer,
     store,
 )
 
@@ -97,14 +99,38 @@ def gather_rows(_: Any, src: Any, row: Any, last: Any, dst: Any, column: Any) ->
     return types.void(*[types.int64] * 5), emit
 
 
+@intrinsic
+def gather_few_rows(_: Any, src: Any, row: Any, last: Any, dst: Any, column: Any) -> Any:
+    """As `gather_rows`, for eight rows, whose eight elements of each column are stored."""
+
+    def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
+        source, row_step, limit, target, column_step = a
+        rows = []
+        for j in range(LANES // 2):
+            number = b.select(b.icmp_signed("<", I64(j), limit), I64(j), limit)
+            rows.append(load(b, b.add(source, b.mul(row_step, number))))
+        turned = _transposed(b, rows)
+        for half in range(2):
+            lanes = ir.Constant(
+                ir.VectorType(I32, LANES // 2), [half * LANES // 2 + lane for lane in range(LANES // 2)]
+            )
+            for k, value in enumerate(turned):
+                part = b.shuffle_vector(value, value, lanes)
+                at = b.add(target, b.mul(column_step, I64(half * LANES // 2 + k)))
+                b.store(part, pointer(b, at, part.type), align=4)
+        return context.get_dummy_value()
+
+    return types.void(*[types.int64] * 5), emit
+
+
 def _transposed(b: Builder, rows: list[Value]) -> list[Value]:
-    """Exchange the off-diagonal halves of ever larger blocks: four rounds of two-source shuffles."""
+    """Exchange the off-diagonal halves of ever larger blocks, up to as many lanes as rows: rounds of two-source shuffles."""
     size = 1
-    while size < LANES:
+    while size < len(rows):
         low = ir.Constant(VI, [LANES + (lane ^ size) if lane & size else lane for lane in range(LANES)])
         high = ir.Constant(VI, [LANES + lane if lane & size else lane | size for lane in range(LANES)])
         new = list(rows)
-        for i in range(LANES):
+        for i in range(len(rows)):
             if not i & size:
                 new[i] = b.shuffle_vector(rows[i], rows[i + size], low)
                 new[i + size] = b.shuffle_vector(rows[i], rows[i + size], high)

@@ -68,10 +68,10 @@ def test_constant_weights_are_packed_by_a_reorder_and_not_at_every_run() -> None
 
 
 def test_rows_are_packed_only_if_they_compete_for_the_cache() -> None:
-    for depth, kernels in ((1024, {"gemm", "gemm_pack"}), (1000, {"gemm"}), (1040, {"gemm"})):
+    for depth, is_packed in ((1024, True), (1000, False), (1040, False)):
         op = Matmul(MemoryDesc((64, depth), "f32"), MemoryDesc((depth, 64), "f32"), None, MemoryDesc((64, 64), "f32"))
         program = primitive_desc(op, PrimitiveAttr(), cpu_target()).program()
-        assert {spec.generator for spec in program.kernels} == kernels
+        assert ("gemm_pack" in {spec.generator for spec in program.kernels}) == is_packed
 
 
 @pytest.mark.parametrize("depth", [1024, 1030])
@@ -85,25 +85,70 @@ def test_rows_beyond_the_cache_are_summed_in_slices(native: NativeRunner, depth:
             case = with_weights(whole, tag)
             program = primitive_desc(case.op, case.attr, cpu_target(isa)).program()
             launched = [program.kernels[run.kernel].generator for run in program.launches if isinstance(run, Launch)]
-            # A relu before an addition bounds sums that are complete; small tiles are so many that all columns are packed.
-            slices = 1 if steps[:1] == (RELU,) and len(steps) > 1 else -(-depth // (768 if isa == "x86-64-v2" else 512))
+            # A relu before an addition bounds sums that are complete.
+            slices = 1 if steps[:1] == (RELU,) and len(steps) > 1 else -(-depth // (512 if isa == "x86-64-v4" else 768))
             assert launched.count("gemm") == slices
             native.check(case, isa)
 
 
-def test_both_factors_are_packed_for_small_caches(native: NativeRunner, isa: str) -> None:
+#: Limits of depth and columns -> which elements items of work pack of the right factor, and whether they share a packed copy.
+PLACES = {
+    "where it is": ((2, 20), (49, 200), "", False),
+    "by each item": ((100, 170), (49, 190), "rows", False),
+    "for all items": ((300, 900), (120, 200), "", True),
+}
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("transposed", [False, True])
+def test_columns_in_rows_are_packed_by_their_bytes_for_small_caches(
+    native: NativeRunner, place: str, transposed: bool, isa: str
+) -> None:
     generator = np.random.default_rng()
+    depths, widths, packs, is_shared = PLACES[place]
     for _ in range(3):
-        rows, depth, columns = (int(generator.integers(*limits)) for limits in ((19, 70), (2, 600), (49, 200)))
+        rows, depth, columns = (int(generator.integers(*limits)) for limits in ((19, 70), depths, widths))
         dst = plain(2, rows, columns)
-        op = Matmul(with_gaps(plain(2, rows, depth), 1, rows + 1), plain(1, depth, columns), plain(1, 1, columns), dst)
+        src = with_gaps(plain(2, rows, depth), 1, rows + 1) if transposed else plain(2, rows, depth)
+        op = Matmul(src, plain(1, depth, columns), plain(1, 1, columns), dst)
         args = {int(arg): integers(md.dims, int(arg)) for arg, md in op.memories().items() if arg != Arg.DST}
-        pd = primitive_desc(op, PrimitiveAttr(), cpu_target(isa))
-        found = [spec.generator for spec in pd.program().kernels]
-        assert found == (["gemm"] if isa == "x86-64-v4" else ["gemm_pack", "gemm"])
-        if isa != "x86-64-v4":
-            assert dict(pd.program().kernels[1].params)["packs"] == "rows"
-        native.check(Case(f"{rows}x{depth}x{columns}", pd.op, args, PrimitiveAttr()), isa)
+        for steps in ((), (RELU, residual(dst))):
+            attr = PrimitiveAttr(steps)
+            pd = primitive_desc(op, attr, cpu_target(isa))
+            kernels = {spec.generator: dict(spec.params) for spec in pd.program().kernels}
+            if isa != "x86-64-v4":
+                assert ("gemm_pack" in kernels, "gemm_columns" in kernels) == (transposed, is_shared)
+                assert kernels["gemm"]["packs"] == packs
+            case = Case(f"{rows}x{depth}x{columns} {steps}", pd.op, {**args, **post_op_args(steps)}, attr)
+            native.check(case, isa)
+
+
+@pytest.mark.parametrize("tag", ["", "acb"])
+def test_several_right_factors_that_many_tiles_read_are_packed_for_all_items(
+    native: NativeRunner, tag: str, isa: str
+) -> None:
+    generator = np.random.default_rng()
+    rows, depth, columns = (int(generator.integers(*limits)) for limits in ((300, 320), (50, 60), (100, 130)))
+    op = Matmul(plain(3, rows, depth), plain(3, depth, columns).with_tag(tag), None, plain(3, rows, columns))
+    args = {int(arg): integers(md.dims, int(arg)) for arg, md in op.memories().items() if arg != Arg.DST}
+    pd = primitive_desc(op, PrimitiveAttr(), cpu_target(isa))
+    if isa != "x86-64-v4":
+        expected = {"gemm", "gemm_columns"} if tag == "" else {"gemm", "reorder"}
+        assert {spec.generator for spec in pd.program().kernels} == expected
+    native.check(Case(f"3 times {rows}x{depth}x{columns} {tag}", pd.op, args, PrimitiveAttr()), isa)
+
+
+@pytest.mark.parametrize("columns", [50, 3])
+def test_rows_at_distances_that_compete_for_the_cache_are_packed(native: NativeRunner, columns: int, isa: str) -> None:
+    generator = np.random.default_rng()
+    rows, depth = int(generator.integers(3, 60)), int(generator.integers(1, 1024))
+    dst = plain(2, rows, columns)
+    src = MemoryDesc((2, rows, depth), "f32", strides=(rows * 1024, 1024, 1))
+    op = Matmul(src, plain(2, depth, columns), None, dst)
+    args = {int(arg): integers(md.dims, int(arg)) for arg, md in op.memories().items() if arg != Arg.DST}
+    pd = primitive_desc(op, PrimitiveAttr(), cpu_target(isa))
+    assert "gemm_pack" in {spec.generator for spec in pd.program().kernels}
+    native.check(Case(f"{rows}x{depth}x{columns}", pd.op, args, PrimitiveAttr()), isa)
 
 
 def test_one_row_by_near_rows_and_by_distant_ones_gives_the_same(native: NativeRunner, isa: str) -> None:

@@ -20,17 +20,19 @@ ROWS = [196, 8, 1]
 
 @pytest.mark.skipif(shutil.which("objdump") is None, reason="needs objdump")
 @pytest.mark.parametrize(
-    ("isa", "rows", "in_rows"),
+    ("isa", "rows", "in_rows", "packs"),
     [
-        pytest.param(isa, rows, in_rows, marks=[] if (isa, rows) == ("x86-64-v4", 196) else pytest.mark.slow)
+        pytest.param(isa, rows, in_rows, packs, marks=[] if (isa, rows) == ("x86-64-v4", 196) else pytest.mark.slow)
         for isa in ("x86-64-v2", "x86-64-v3", "x86-64-v4")
         for rows in ROWS
-        for in_rows in (True, False)
+        for in_rows, packs in ((True, ""), (False, ""), (True, "rows"))
     ],
 )
-def test_no_vector_lives_on_the_stack_inside_of_a_loop(isa: str, rows: int, in_rows: bool, tmp_path: Path) -> None:
+def test_no_vector_lives_on_the_stack_inside_of_a_loop(
+    isa: str, rows: int, in_rows: bool, packs: str, tmp_path: Path
+) -> None:
     heights, _ = product_tiles(isa, rows)
-    spec = KernelSpec.of("gemm", heights=heights, blocks=output_blocks(isa, heights[0], 8), rows=in_rows, packs="")
+    spec = KernelSpec.of("gemm", heights=heights, blocks=output_blocks(isa, heights[0], 8), rows=in_rows, packs=packs)
     loops = loops_with_multiplications(compile_kernel(spec, isa), tmp_path)
     assert loops
     for body in loops:
