@@ -95,14 +95,15 @@ class NativePool(OwnThreads):
             self._nest(PackedRegions([python_region(n, fn, self._inside, slot)]), slot)
 
     def run_regions(self, regions: Sequence[Region]) -> None:
-        self._require_own()
         packed = regions if isinstance(regions, PackedRegions) else PackedRegions(regions)
-        if self._asynchronous or not self.get_in_parallel():
-            if packed.is_serial and not (self._asynchronous or self._closed):
+        if self._asynchronous or self._inside.depth == 0:
+            if packed.is_serial and not (self._asynchronous or self._closed or self._is_forked):
                 packed.run_all()
-            else:
-                self._submit(packed)
+                return
+            self._require_own()
+            self._submit(packed)
             return
+        self._require_own()
         with self._queue.slot() as slot:
             self._nest(packed, slot)
 

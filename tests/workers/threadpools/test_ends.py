@@ -30,7 +30,7 @@ from poolrt.workers.kernels.spec import KernelSpec
 from poolrt.workers.streams.attributes import StreamAttr
 from poolrt.workers.streams.stream import Stream
 from poolrt.workers.threadpools.executor import ExecutorPool
-from poolrt.workers.threadpools.interface import ThreadpoolInterface
+from poolrt.workers.threadpools.interface import Region, ThreadpoolInterface
 from poolrt.workers.threadpools.native_queue import NativeQueue
 from poolrt.workers.threadpools.threads import ThreadsPool, _Queue
 from tests.workers import compiled
@@ -146,7 +146,11 @@ def test_a_forked_process_gets_an_error_because_it_lacks_the_threads(kind: str, 
             pool.parallel_for(1, lambda _i, _n: (gate.wait(BOUND_S), None)[1])
         child = os.fork()
         if child == 0:
-            uses: tuple[Callable[[], None], ...] = (lambda: pool.parallel_for(2, nothing), pool.wait)
+            uses: tuple[Callable[[], None], ...] = (
+                lambda: pool.parallel_for(2, nothing),
+                lambda: pool.run_regions([Region(0, [0], "a lone task")]),  # which a pool's caller runs itself
+                pool.wait,
+            )
             for use in uses:
                 try:
                     use()
@@ -166,8 +170,9 @@ def test_a_forked_process_gets_an_error_because_it_lacks_the_threads(kind: str, 
         gate.set()
         pool.parallel_for(2, nothing)
         pool.wait()
-    first, second, _ = said.decode().split(".")
+    first, lone, second, _ = said.decode().split(".")
     assert first == "a threadpool cannot be used in a forked process: its threads are in the parent"
+    assert lone == first
     # A synchronous pool of Python threads never waits.
     assert second == ("nothing" if kind == "threads" else first)
 
