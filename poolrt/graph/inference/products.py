@@ -40,7 +40,7 @@ def inner_product(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, dtype
 def matmul_nbits(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, dtype: str) -> OpDesc:
     """Describe a product of (M, K) and weights of a few bits, with optional zero points and an optional bias."""
     src, weights, *rest = srcs
-    bias = rest.pop(0) if rest[0].ndims == 1 else None
+    bias = rest.pop(0) if rest and rest[0].ndims == 1 else None
     if src.ndims != 2 or weights.ndims != 3 or not 1 <= len(rest) <= 2:
         raise ValueError(
             f"weights: expect src (M, K) and weights (N, blocks, bytes), got {src.dims} and {weights.dims}"
