@@ -103,11 +103,22 @@ def _record(mode: int | None, nest: Nest, src_size: int, dst_size: int) -> tuple
     for number in (1, 0):
         if loops and steps(tuple(loops[:-1])) >= _ITEMS:
             inside[number] = loops.pop()
+        elif loops:
+            loops[-1:], inside[number] = _shared(loops[-1], steps(tuple(loops[:-1])))
+            break
     pair, outer = (
         [value for loop in chosen for value in (loop.extent, loop.src * src_size, loop.dst * dst_size)]
         for chosen in (inside, reversed(loops))
     )
     return [mode, nest.src * src_size, nest.dst * dst_size, *pair, *innermost, len(loops), *outer], steps(tuple(loops))
+
+
+def _shared(loop: Loop, before: int) -> tuple[list[Loop], Loop]:
+    """Return a loop in two, of which the inner one has the most steps that leave enough items of work."""
+    most = before * loop.extent // _ITEMS
+    inner = next((few for few in range(min(most, loop.extent), 1, -1) if loop.extent % few == 0), 1)
+    outer = Loop(loop.extent // inner, loop.src * inner, loop.dst * inner)
+    return [outer] if outer.extent > 1 else [], Loop(inner, loop.src, loop.dst)
 
 
 def _reads_ahead(mode: int, loops: list[Loop]) -> bool:

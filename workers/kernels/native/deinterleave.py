@@ -18,9 +18,9 @@ from .vec import I32, I64, LANES, Builder, Value, pointer
 _REGISTER: Final = 32
 
 
-def deinterleaver(movement: Movement, columns: int) -> Any:
-    """Return an intrinsic (src, dst, step): element k of 16 adjacent rows of ``columns`` elements to 16 at ``dst + k * step``."""
-    lanes = min(LANES, _REGISTER // movement.src_size)
+def deinterleaver(movement: Movement, columns: int, rows: int = LANES) -> Any:
+    """Return an intrinsic (src, dst, step): element k of adjacent ``rows`` of ``columns`` elements to ``dst + k * step``."""
+    lanes = min(rows, _REGISTER // movement.src_size)
     wide = ir.VectorType(movement.src_kind, lanes * columns)
 
     @intrinsic
@@ -28,7 +28,7 @@ def deinterleaver(movement: Movement, columns: int) -> Any:
         def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
             size = movement.src_size * lanes * columns
             parts = [
-                b.load(pointer(b, b.add(a[0], I64(size * number)), wide), align=1) for number in range(LANES // lanes)
+                b.load(pointer(b, b.add(a[0], I64(size * number)), wide), align=1) for number in range(rows // lanes)
             ]
             for k in range(columns):
                 column = _joined(b, [_shuffled(b, part, part, range(k, lanes * columns, columns)) for part in parts])

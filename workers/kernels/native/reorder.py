@@ -6,7 +6,7 @@ Extents and strides are arguments: one kernel does it all for a pair of data typ
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import llvmlite.ir as ir
 import numpy as np
@@ -19,6 +19,9 @@ from .movement import Movement
 from .short_copy import copy_short
 from .transpose import transposes
 from .vec import LANES, Builder, Value, iload, lanes_below, vload, vset, vstore
+
+#: Rows of a few columns that are taken apart at a time if there are less than 16.
+FEW: Final = 4
 
 
 def make(isa: str, src: str, dst: str, wraps: bool = False) -> tuple[Callable[..., None], Any]:
@@ -169,21 +172,37 @@ def _transpose(movement: Movement) -> Callable[..., None]:
     src_size, dst_size = movement.src_size, movement.dst_size
     transpose, transpose_part, _ = transposes(movement)
     move_one = movement.intrinsics()[3]
-    take_two, take_three, take_four = (deinterleaver(movement, few) for few in (2, 3, 4))
+    take_two, take_three, take_four = (deinterleaver(movement, columns) for columns in (2, 3, 4))
+    # Less than 16 elements are not converted.
+    few = FEW if movement.src == movement.dst else LANES
+    take_few_of_two, take_few_of_three, take_few_of_four = (
+        deinterleaver(movement, columns, few) for columns in (2, 3, 4)
+    )
 
     def turn(src: int, dst: int, rows: int, row_src: int, row_dst: int, columns: int) -> None:
         whole = rows // 16 * 16
-        if rows >= 16 and 2 <= columns <= 4 and row_src == columns * src_size:
-            for first in range(0, rows, 16):
-                # The last 16 rows may have been taken before in part.
-                row = min(first, rows - 16)
-                source, target = src + row * row_src, dst + row * dst_size
-                if columns == 2:
-                    take_two(source, target, row_dst)
+        if rows >= few and 2 <= columns <= 4 and row_src == columns * src_size:
+            row, together = 0, 16
+            while row < rows:
+                if rows < 16:
+                    together = few
+                # The last rows may have been taken before in part.
+                first = min(row, rows - together)
+                source, target = src + first * row_src, dst + first * dst_size
+                if together == 16:
+                    if columns == 2:
+                        take_two(source, target, row_dst)
+                    elif columns == 3:
+                        take_three(source, target, row_dst)
+                    else:
+                        take_four(source, target, row_dst)
+                elif columns == 2:
+                    take_few_of_two(source, target, row_dst)
                 elif columns == 3:
-                    take_three(source, target, row_dst)
+                    take_few_of_three(source, target, row_dst)
                 else:
-                    take_four(source, target, row_dst)
+                    take_few_of_four(source, target, row_dst)
+                row += together
             return
         for row in range(0, whole, 16):
             for column in range(0, columns, 16):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any
 
@@ -15,6 +16,7 @@ from poolrt.workers.desc import Arg, MemoryDesc, PrimitiveAttr, Quantisation, Re
 from poolrt.workers.desc.memory_desc import plain_tag
 from poolrt.workers.engines.target import cpu_target
 from poolrt.workers.implementations.primitive_desc import UnsupportedPrimitive, primitive_desc
+from poolrt.workers.implementations.program import Launch
 from tests.references.data_types import rounded
 from tests.workers.cases import Case, cases, normals
 from tests.workers.native_runner import LEVELS, NativeRunner
@@ -167,3 +169,23 @@ def test_channels_beside_one_another_are_taken_apart(native: NativeRunner, kinds
             values = rng.integers(0, 250, dims)
             problem = Case(f"{dims} {kinds}", Reorder(src, dst), {Arg.SRC: values}, rtol=0.0, atol=0.0)
             native.check(problem, cpu_target().isa)
+
+
+@pytest.mark.parametrize("kinds", [("f32", "f32"), ("u8", "u8"), ("s64", "s64"), ("s32", "s16")], ids=str)
+def test_halves_of_short_rows_are_taken_apart(native: NativeRunner, kinds: tuple[str, str]) -> None:
+    """Rows of less than a vector, many of them as one loop, of which some are taken within an item of work."""
+    for columns, width in itertools.product((2, 3, 4, 5), (3, 4, 5, 7, 14, 15, 17)):
+        dims = (2, columns, 3, 23, width)
+        src, dst = MemoryDesc(dims, kinds[0], "acdeb"), MemoryDesc(dims, kinds[1])
+        values = np.arange(math.prod(dims)).reshape(dims) % 251
+        problem = Case(f"{dims}", Reorder(src, dst), {Arg.SRC: values}, rtol=0.0, atol=0.0)
+        native.check(problem, cpu_target().isa)
+
+
+def test_an_item_of_work_has_many_steps_of_a_long_loop() -> None:
+    """The halves of 3584 rows are two loops outside, and 64 items or a few more are enough."""
+    dims = (1, 2, 2, 256, 14, 14)
+    op = Reorder(MemoryDesc(dims, "f32", "adebfc"), MemoryDesc(dims, "f32"))
+    (launch,) = primitive_desc(op, PrimitiveAttr(), cpu_target()).program().launches
+    assert isinstance(launch, Launch)
+    assert 64 <= launch.work <= 128
