@@ -12,6 +12,7 @@ from ...engines.target import Target
 from ...kernels.spec import KernelSpec
 from ..program import Launch, LaunchArgument, Program
 from .blocks import EVERY_TYPE, LANES, lane_size, refuse
+from .byte_sums import NativeByteSums
 from .implementation import NativeImplementation
 from .whole_reduction import EXACT, NativeWholeReduction
 
@@ -186,4 +187,4 @@ def _shape(src: Sequence[int], dst: Sequence[int]) -> _Shape | None:
     return _Shape(*found)
 
 
-IMPLEMENTATIONS = (NativeWholeReduction(), NativeReduction())
+IMPLEMENTATIONS = (NativeWholeReduction(), NativeByteSums(), NativeReduction())

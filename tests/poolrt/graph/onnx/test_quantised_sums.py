@@ -105,3 +105,27 @@ def test_quantising_by_the_range_is_one_primitive(cache: PrimitiveProvider) -> N
         for name, want in zip("ysz", session.run(None, given), strict=True):
             np.testing.assert_array_equal(executor.run(**given)[name], want, f"{name} of {dims}")
         assert len(executor.time_steps(1, **given)[0].primitives) == 1
+
+
+@pytest.mark.parametrize("kind", [np.uint8, np.int8])
+def test_means_of_images_are_those_of_onnx_runtime(kind: type, cache: PrimitiveProvider) -> None:
+    """Scales are such that halves are frequent, and images such that sums are not divided exactly."""
+    rng, limits = np.random.default_rng(), np.iinfo(kind)
+    for dims, scales, point in (
+        ((2, 33, 7, 7), (0.02, 0.02), 5),
+        ((1, 64, 4, 8), (0.5, 0.25), 0),
+        ((3, 5, 19), (0.03, 0.01), 77),
+    ):
+        x = rng.integers(limits.min, limits.max + 1, dims, kind)
+        fixed = {"s": np.float32(scales[0]), "z": kind(point), "t": np.float32(scales[1]), "u": kind(100)}
+        node = helper.make_node(
+            "QLinearGlobalAveragePool", ["x", *fixed], ["y"], domain="com.microsoft", channels_last=0
+        )
+        source = helper.make_tensor_value_info("x", helper.np_dtype_to_tensor_dtype(x.dtype), dims)
+        initializers = [numpy_helper.from_array(np.asarray(each), name) for name, each in fixed.items()]
+        graph = helper.make_graph([node], "single", [source], [helper.make_empty_tensor_value_info("y")], initializers)
+        opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
+        model = helper.make_model(graph, opset_imports=opsets, ir_version=8)
+        session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+        (want,) = session.run(None, {"x": x})
+        np.testing.assert_array_equal(Executor(load_onnx(model), cache=cache).run(x=x)["y"], want, str(dims))

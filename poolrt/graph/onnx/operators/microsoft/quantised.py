@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from ....values import Value
 from ...call import NodeCall, Operator
 from ...tensors import Operand, dtype_of
 from .. import quantisation, windows
@@ -64,10 +65,24 @@ def _softmax(call: NodeCall, source: Operand) -> Operand:
     return m.reshape(call.graph.softmax(m.value(flat), 1, name=call.name_part("softmax")), sizes)
 
 
-def _global_mean(call: NodeCall, source: Operand) -> Operand:
-    rank = len(source.shape)
-    axes = range(1, rank - 1) if call.integer("channels_last", 0) else range(2, rank)
-    return call.math.reduce(source, "mean", tuple(axes), True)
+def global_mean(call: NodeCall) -> Operand:
+    """Return means of images; those of known scales are exact sums times one number, as in ONNX Runtime."""
+    source, m, rank = call.tensor(0), call.math, len(call.tensor(0).shape)
+    last = call.integer("channels_last", 0)
+    axes = tuple(range(1, rank - 1) if last else range(2, rank))
+    zero, to_zero = _zero(call, 2, 0), _zero(call, 4, 0)
+    numbers = call.tensor(1), zero, call.tensor(3)
+    size = math.prod(source.shape[axis] for axis in axes)
+    if last or size == 0 or not isinstance(source, Value) or any(isinstance(each, Value) for each in numbers):
+        wide = dequantized(call, source, call.tensor(1), call.optional(2))
+        return quantized(call, m.reduce(wide, "mean", axes, True), call.tensor(3), to_zero)
+    scale, point, to_scale = (np.asarray(each).reshape(-1)[:1].reshape(()) for each in numbers)
+    sums: Operand = call.graph.reduction(source, "sum", axes, dtype="int32", name=call.name_part("sums"))
+    if point:
+        sums = m.binary(sums, np.asarray(size * int(point), np.int32), "sub")
+    factor = scale.astype(np.float32) / (to_scale.astype(np.float32) * np.float32(size))
+    means = m.binary(m.cast(sums, "float32"), np.asarray(factor, np.float32), "mul")
+    return quantized(call, means, np.ones((), np.float32), to_zero)
 
 
 def _mean(call: NodeCall, source: Operand) -> Operand:
@@ -157,7 +172,7 @@ OPERATORS: Final[Mapping[str, Operator]] = {
     "QLinearSigmoid": function(_sigmoid),
     "QLinearLeakyRelu": function(_leaky_relu),
     "QLinearSoftmax": function(_softmax),
-    "QLinearGlobalAveragePool": function(_global_mean),
+    "QLinearGlobalAveragePool": global_mean,
     "QLinearAveragePool": average_pool,
     "QLinearReduceMean": function(_mean),
     "QLinearConcat": concat,
