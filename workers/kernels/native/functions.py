@@ -101,6 +101,10 @@ def _logistic(b: Builder, x: Value, alpha: Value, beta: Value, denormal: bool = 
 
     A result below the normal range may be 0 unless it is to be ``denormal``: the factor of another number.
     """
+    if x.type != VD and isa_of(b) == "x86-64-v3":
+        # Of a large number, exp(x) / (1 + exp(x)) is 1.
+        e = emit_exp_below(b, minimum(b, constant(30.0), x), denormal=denormal, short=True)
+        return b.fdiv(e, b.fadd(e, constant(1.0)))
     small = emit_exp_below(b, b.fneg(apply(b, "fabs", x)), denormal=denormal)
     above = b.select(is_negative(b, x), small, constant(1.0, x.type))
     return b.fdiv(above, b.fadd(small, constant(1.0, x.type)))
@@ -141,7 +145,7 @@ def _gelu_erf(b: Builder, x: Value, alpha: Value, beta: Value) -> Value:
     square = b.fmul(half, size)
     exponent = b.fsub(p, square)
     lost = b.fsub(b.fsub(p, b.fadd(exponent, square)), fma(b, half, size, b.fneg(square)))
-    tail = b.fmul(t, emit_exp_below(b, exponent, limited=False))
+    tail = b.fmul(t, emit_exp_below(b, exponent, limited=False, short=True))
     tail = fma(b, tail, lost, tail)
     return b.fmul(x, b.select(is_negative(b, x), tail, b.fsub(constant(1.0, x.type), tail)))
 
@@ -155,13 +159,22 @@ def _gelu_tanh(b: Builder, x: Value, alpha: Value, beta: Value) -> Value:
         z = b.fmul(constant(2.0 * math.sqrt(2.0 / math.pi), VD), x)
         cubic = b.fmul(b.fmul(constant(0.044715, VD), x), x)
         return b.fmul(x, _logistic(b, b.fmul(z, b.fadd(cubic, constant(1.0, VD))), alpha, beta))
-    size = minimum(b, constant(16.0, x.type), apply(b, "fabs", x))
+    by_sign = isa_of(b) != "x86-64-v3"
+    if by_sign:
+        size = minimum(b, constant(16.0, x.type), apply(b, "fabs", x))
+    else:
+        # Of a large number, exp(z) / (1 + exp(z)) is 1.
+        size = maximum(b, constant(-16.0, x.type), minimum(b, constant(6.0, x.type), x))
     square = b.fmul(size, size)
     cubic = constant(2.0 * math.sqrt(2.0 / math.pi) * 0.044715, x.type)
     inner = fma(b, cubic, square, constant(2.0 * math.sqrt(2.0 / math.pi), x.type))
     z = b.fmul(size, inner)
     lost = fma(b, size, inner, b.fneg(z))
     lost = fma(b, b.fmul(size, cubic), fma(b, size, size, b.fneg(square)), lost)
+    if not by_sign:
+        e = emit_exp_below(b, z, denormal=True, short=True)
+        e = fma(b, e, lost, e)
+        return b.fmul(x, b.fdiv(e, b.fadd(e, constant(1.0, x.type))))
     small = emit_exp_below(b, b.fneg(z), denormal=True)
     small = fma(b, small, b.fneg(lost), small)
     above = b.select(is_negative(b, x), small, constant(1.0, x.type))

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from scipy import special as special_functions
 
 from poolrt.workers.desc import Arg, Eltwise, MemoryDesc, PrimitiveAttr
 from poolrt.workers.engines.target import cpu_target
@@ -51,3 +52,30 @@ def test_a_power_overflows_only_if_its_product_with_alpha_does(
     md = MemoryDesc(values.shape, "f32")
     case = Case("", Eltwise(md, md, "pow", alpha, beta), {Arg.SRC: values}, rtol=1e-6, atol=1.2e-38)
     native.check(case, isa)
+
+
+@pytest.mark.parametrize(("algorithm", "units"), [("logistic", 4), ("swish", 4), ("gelu_erf", 8), ("gelu_tanh", 40)])
+def test_gates_are_near_float64_in_both_tails_and_at_special_numbers(
+    native: NativeRunner, algorithm: str, units: int
+) -> None:
+    """Results above 1e-30 are within some units in the last place."""
+    rng = np.random.default_rng()
+    special = [0.0, -0.0, np.inf, -np.inf, np.nan, 3e38, -3e38, 1e-45, 30.0, 88.5, -88.5]
+    x = np.concatenate([special, *(rng.standard_normal(5000) * scale for scale in (1e-3, 1.0, 4.0))]).astype(np.float32)
+    md = MemoryDesc(x.shape, "f32")
+    pd = primitive_desc(Eltwise(md, md, algorithm, 1.0), PrimitiveAttr(), cpu_target())
+    assert pd.impl_name() == "native:eltwise"
+    got = native.results(pd, {Arg.SRC: x})[Arg.DST].astype(np.float64)
+    w = x.astype(np.float64)
+    with np.errstate(all="ignore"):
+        if algorithm == "gelu_erf":
+            exact = 0.5 * w * special_functions.erfc(-w * math.sqrt(0.5))
+        else:
+            z = 2 * math.sqrt(2 / math.pi) * (w + 0.044715 * w**3) if algorithm == "gelu_tanh" else w
+            exact = special_functions.expit(z) * (1.0 if algorithm == "logistic" else w)
+    normal = np.isfinite(exact) & (np.abs(exact) > 1e-30)
+    np.testing.assert_allclose(got[normal], exact[normal], rtol=units * 2.0**-23)
+    np.testing.assert_allclose(got[~normal & np.isfinite(exact)], exact[~normal & np.isfinite(exact)], atol=1e-30)
+    assert np.isnan(got[4])
+    assert got[2] == (1.0 if algorithm == "logistic" else np.inf)
+    assert np.signbit(got[1]) == (algorithm != "logistic")
