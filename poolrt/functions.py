@@ -343,6 +343,8 @@ class Functions:
             self._note_outcome(call, answer)
         finally:
             call.free()
+            if call.request is not None:
+                call.request.settle = call.request.begin = None  # no cycle keeps the result, which may be large
 
     def _note_outcome(self, call: _Call, answer: Message) -> None:
         error: Exception | None = None

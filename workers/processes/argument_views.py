@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from ..ipc.outlined_payload import IN_PLACE, Outlined
 from ..memory.arena_view import ArenaView
+from .page_faults import count_faults
 
 #: Buffers from this size on, in bytes, are viewed: copying fewer bytes takes some microseconds.
 _VIEWED: Final = 64 * 1024
@@ -29,12 +30,15 @@ class ArgumentViews:
         self._watches = False
         #: The buffers of the present call that are viewed: the object that each view refers to, its offset and bytes.
         self._open: list[tuple[weakref.ref[Any], int, int]] = []
+        #: The faults of this process before the present call, -1 if they are not counted.
+        self._faults = -1
         #: Address and bytes of each buffer of the present call; 0 for one that is copied.
         self.ranges: list[tuple[int, int]] = []
 
     def open(self, parsed: Outlined) -> list[Any]:
         """Return the buffers of arguments, which the function may write to."""
         found: list[Any] = []
+        self._faults = count_faults()
         for source, start, nbytes in parsed.places:
             offset = start if source == IN_PLACE else parsed.slots[source].offset + start
             mapping = self._mapping_for(nbytes)
@@ -52,7 +56,8 @@ class ArgumentViews:
         """Return the number of the viewed buffer that has some memory, and where in it; None if none has, or it was written."""
         for number, (begin, size) in enumerate(self.ranges):
             if begin and begin <= address and address + nbytes <= begin + size:
-                written = self._mapping is None or self._mapping.has_written(address - self._mapping.address, nbytes)
+                mapping = self._mapping
+                written = mapping is None or self._has_written(mapping, address - mapping.address, nbytes)
                 return None if written else (number, address - begin)
         return None
 
@@ -66,12 +71,20 @@ class ArgumentViews:
         kept = [(offset, nbytes) for buffer, offset, nbytes in opened if buffer() is not None]
         if not kept:
             for _, offset, nbytes in opened:
-                if mapping.has_written(offset, nbytes):
+                if self._has_written(mapping, offset, nbytes):
                     mapping.forget_written(offset, nbytes)
             return
         self._mapping = None
         for offset, nbytes in kept:
             mapping.detach(offset, nbytes)
+
+    def _has_written(self, mapping: ArenaView, offset: int, nbytes: int) -> bool:
+        """Return whether pages of some bytes may have been written in the present call.
+
+        None was before it: `close` has dropped those. So each that was has had a fault, which is looked at first.
+        """
+        faults = self._faults
+        return (faults < 0 or count_faults() != faults) and mapping.has_written(offset, nbytes)
 
     def share(self) -> None:
         """Let a process that the function is about to fork have the arguments, which it may read."""

@@ -163,6 +163,22 @@ def test_a_result_in_shared_memory_goes_to_the_next_call_without_a_copy(own_pool
     np.testing.assert_array_equal(third, array)
 
 
+def test_a_result_that_is_dropped_is_free_at_once_by_messages_and_on_rings(own_pool: poolrt.Pool) -> None:
+    """Not when the collector comes: a large one would be written to new memory each time meanwhile."""
+    x = np.random.default_rng().integers(0, 256, 1 << 20, np.uint8)
+    memory = own_pool._session.memory
+    gc.disable()
+    try:
+        for function in (_same, np.copy, _same):
+            for _ in range(8):
+                result = own_pool.submit(function, x).result(BOUND_S)
+                np.testing.assert_array_equal(result, x)
+                del result
+                wait_until(lambda: not memory._in_use, "it is free")
+    finally:
+        gc.enable()
+
+
 def test_a_result_is_writable_and_no_other_array_changes_with_it(own_pool: poolrt.Pool) -> None:
     """Given a copied argument that comes back, when it is written, then neither the argument nor another result changes."""
     array = np.random.default_rng().standard_normal(60_000)
