@@ -3,57 +3,48 @@
 Python imports this module when it starts, because tests put this folder into PYTHONPATH. It imports nothing of poolrt: it
 acts when a program imports one of two modules. A fork server of creators does not import the compiler in advance, since its
 creators rarely need it; `test_creation_errors.py` and `test_make_run.py` have those that do.
+
+Tests start thousands of processes: this module imports nothing that Python has not imported before it, which took 25 ms in
+each.
 """
 
-import importlib.util
+from __future__ import annotations
+
 import os
 import sys
-from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec, PathFinder
-from pathlib import Path
-from types import ModuleType
-from typing import Any
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from importlib.machinery import ModuleSpec
+    from types import ModuleType
 
 _CREATION = "poolrt.workers.primitives.creation"
 _WARM_UP = "poolrt.workers.kernels.native.warm_up"
 
 
-class _SharingLoader(Loader):
-    """Loads the module of creation and puts the shared compiler in the place of its own."""
-
-    def __init__(self, loader: Loader) -> None:
-        self._loader = loader
-
-    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
-        return self._loader.create_module(spec)
-
-    def exec_module(self, module: ModuleType) -> None:
-        self._loader.exec_module(module)
-        place = Path(__file__).with_name("shared_compiler.py")
-        spec = importlib.util.spec_from_file_location("shared_compiler_of_tests", place)
-        assert spec is not None
-        assert spec.loader is not None
-        shared = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(shared)
-        vars(module)["compile_kernel"] = shared.sharing(vars(module)["compile_kernel"])
-
-
-class _ColdLoader(Loader):
-    """Loads a module whose `warm_up` does nothing."""
-
-    def exec_module(self, module: ModuleType) -> None:
-        vars(module)["warm_up"] = lambda: None
-
-
-class _Finder(MetaPathFinder):
+class _Finder:
     """Finds the two modules, and no other."""
 
-    def find_spec(self, fullname: str, path: Any, target: ModuleType | None = None) -> ModuleSpec | None:
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None, /
+    ) -> ModuleSpec | None:
         if fullname not in (_CREATION, _WARM_UP):
             return None
-        spec = PathFinder.find_spec(fullname, path, target)
+        from importlib.machinery import PathFinder
+        from importlib.util import module_from_spec, spec_from_file_location
+
+        # Processes of pytest-xdist take their path of modules from the first, which does not have this folder.
+        own = spec_from_file_location(
+            "loaders_of_tests", os.path.join(os.path.dirname(__file__), "loaders_of_tests.py")
+        )
+        assert own is not None
+        assert own.loader is not None
+        loaders = module_from_spec(own)
+        own.loader.exec_module(loaders)
+        spec = PathFinder.find_spec(fullname, path)
         if spec is not None and spec.loader is not None:
-            spec.loader = _SharingLoader(spec.loader) if fullname == _CREATION else _ColdLoader()
+            spec.loader = loaders.SharingLoader(spec.loader) if fullname == _CREATION else loaders.ColdLoader()
         return spec
 
 
