@@ -119,10 +119,12 @@ class PoolFuture(Future[T]):
         """Resolve a future with a driver. If an interrupt ends this, call it again."""
         if self._state in _OPEN:
             # A thread that makes the condition after these lines sees the state; one that made it before is notified.
-            self._state = RUNNING
-            self._result = result
-            self._exception = exception
-            self._state = FINISHED
+            # `note_begun` of another thread comes before these lines, or after them.
+            with self._noting:
+                self._state = RUNNING
+                self._result = result
+                self._exception = exception
+                self._state = FINISHED
         self.withdraw = None
         if self._announced:
             return
@@ -196,7 +198,7 @@ class PoolFuture(Future[T]):
             raise PoolClosed(FOREIGN)
 
     def note_begun(self) -> None:
-        """Set this future running."""
-        with self._noting:
+        """Set this future running, if no thread has resolved or cancelled it."""
+        with self._noting, self._condition:
             if self._state == PENDING:
-                self.set_running_or_notify_cancel()
+                self._state = RUNNING

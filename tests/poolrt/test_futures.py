@@ -159,3 +159,30 @@ def test_a_driver_that_another_thread_drops_meanwhile_is_no_error() -> None:
     future.reads = 0
     with pytest.raises(concurrent.futures.TimeoutError):
         future.result(0.01)
+
+
+class _Meeting(threading.Condition):
+    """A condition that lets another thread resolve its future when this one enters it for the first time."""
+
+    def __init__(self, future: PoolFuture[int]) -> None:
+        super().__init__()
+        self.other = threading.Thread(target=future.settle, args=(7,))
+        self.others = iter([self.other])
+
+    def __enter__(self) -> bool:
+        for other in self.others:
+            other.start()
+            other.join(0.3)  # it ends now or once this thread has left
+        return super().__enter__()
+
+
+def test_a_future_that_is_resolved_while_another_thread_sets_it_running_is_done() -> None:
+    future: PoolFuture[int] = PoolFuture()
+    meeting = _Meeting(future)
+    future.__dict__["_only"] = meeting
+    future.note_begun()
+    meeting.other.join(10)
+    assert future.done()
+    assert future.result(0) == 7
+    future.note_begun()
+    assert future.done()
