@@ -20,6 +20,8 @@ from tests.workers.own_process import python
 
 # The time that an example takes on a busy machine says nothing about the example.
 settings.register_profile("patient", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# `make test` draws a quarter of the examples, others in each run.
+settings.register_profile("quarter", settings.get_profile("patient"), max_examples=25)
 settings.load_profile("patient")
 
 # What tests count does not depend on whether a developer has made the file of prebuilt kernels.
@@ -30,7 +32,12 @@ os.umask(0o022)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Have the processes of this run share what they compile; those of pytest-xdist inherit this from the first."""
+    """Choose the number of examples, and have the processes of this run share what they compile.
+
+    Those of pytest-xdist inherit the folder of kernels from the first.
+    """
+    if config.option.markexpr == "not slow":
+        settings.load_profile("quarter")
     if not hasattr(config, "workerinput"):
         shared = ExitStack()
         shared.enter_context(shared_kernels())

@@ -58,7 +58,8 @@ def run_at_once(places: list[Surroundings], words: tuple[str, ...]) -> tuple[lis
     return [each["created"] for each in found], totals.pop()
 
 
-@pytest.mark.parametrize("model", [TINY, pytest.param("squeezenet", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("model", [TINY, "squeezenet"])
 def test_programs_of_one_user_create_each_kernel_once(fresh: Surroundings, network: NetworkMaker, model: str) -> None:
     created, total = run_at_once([fresh] * PROGRAMS, network(model).words())
     assert sum(created) == total

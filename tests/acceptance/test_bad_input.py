@@ -126,6 +126,17 @@ CASES: list[tuple[tuple[str, ...], dict[str, str], int, tuple[str, ...]]] = [
 IDS = [f"{'-'.join(said[0].split()[:5])}-{number}" for number, (_, _, _, said) in enumerate(CASES)]
 
 
+#: Cases that start processes and are like another one of these: no device, no server, no memory.
+ALIKE = ("opencl:99", "redis://:secret@127.0.0.1:1", "unix:///nonexistent", "1MiB")
+
+
+def is_in_a_program(number: int) -> bool:
+    """Return whether `make test` has a case in a program of its own."""
+    words, environ, _, _ = CASES[number]
+    starts = starts_processes(words, environ) and not {*words, *environ.values()} & {*ALIKE}
+    return number == 0 or (starts and words[0] == "run")
+
+
 def starts_processes(words: tuple[str, ...], environ: dict[str, str]) -> bool:
     """Return whether a case goes on to a pool or a server, or to what the environment says of them."""
     return bool(environ) or "wrong.npz" in words or "opencl:99" in words
@@ -134,7 +145,7 @@ def starts_processes(words: tuple[str, ...], environ: dict[str, str]) -> bool:
 @pytest.mark.parametrize(
     ("words", "environ", "status", "said"),
     [
-        pytest.param(*case, id=name, marks=[] if number == 0 or starts_processes(*case[:2]) else pytest.mark.slow)
+        pytest.param(*case, id=name, marks=[] if is_in_a_program(number) else pytest.mark.slow)
         for number, (case, name) in enumerate(zip(CASES, IDS, strict=True))
     ],
 )
@@ -164,7 +175,8 @@ def test_the_command_refuses_what_cannot_be_done_and_leaves_nothing(
         monkeypatch.setenv(name, value)
     monkeypatch.chdir(place.folder)
     found = main([*words, "--json"])
-    check(found, *capfd.readouterr(), status, said)
+    shown = capfd.readouterr()
+    check(found, shown.out, shown.err, status, said)
     place.assert_nothing_is_left()
     assert sorted(path.name for path in place.folder.iterdir()) == before
 

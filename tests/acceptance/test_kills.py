@@ -28,7 +28,8 @@ def kill_one_at_work(warm: Surroundings, client: subprocess.Popen[str], killed: 
     killed.append(victim)
 
 
-@pytest.mark.parametrize(("name", "runs"), [(LASTING, 800), pytest.param("resnet50", 200, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "runs"), [(LASTING, 800), ("resnet50", 200)])
 def test_killing_each_worker_in_turn_under_hundreds_of_runs_costs_no_result(
     warm: Surroundings, network: NetworkMaker, name: str, runs: int
 ) -> None:

@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.startup.shared_compiler import FOLDER
 
 from .surroundings import PROGRAM_S, Surroundings, wait_until
@@ -36,6 +38,7 @@ def assert_right(run: dict[str, Any]) -> None:
     assert not any(worker["numba_imported"] for worker in run["workers"])
 
 
+@pytest.mark.slow
 def test_the_first_call_is_cold_then_warm_and_the_second_is_warm_from_the_start(tmp_path: Path) -> None:
     # Given an empty HOME
     place = Surroundings(tmp_path)

@@ -76,7 +76,8 @@ def test_a_network_with_other_weights_is_right_and_needs_no_other_kernels(
         np.testing.assert_allclose(saved[made.output_name], made.y, rtol=1e-3, atol=1e-7)
 
 
-@pytest.mark.parametrize("name", [SMALL, *(pytest.param(name, marks=pytest.mark.slow) for name in OPENCL)])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [SMALL, *OPENCL])
 def test_a_network_on_opencl_is_right_cold_and_warm(warm: Surroundings, network: NetworkMaker, name: str) -> None:
     words = (*network(name).words(), "--engine", "opencl")
     warm.json(*words)

@@ -87,7 +87,12 @@ def grown(before: dict[str, Any], after: dict[str, Any]) -> dict[str, int]:
 #: A byte of the magic, of the header, of the middle (the kernels) and of the signature.
 @pytest.mark.parametrize(
     "where",
-    [pytest.param("begin", marks=pytest.mark.slow), pytest.param("header", marks=pytest.mark.slow), "middle", "end"],
+    [
+        pytest.param("begin", marks=pytest.mark.slow),
+        pytest.param("header", marks=pytest.mark.slow),
+        "middle",
+        pytest.param("end", marks=pytest.mark.slow),
+    ],
 )
 def test_a_flipped_byte_everywhere_is_refused_counted_and_the_kernel_created_again(
     cache: Cache, network: NetworkMaker, where: str
@@ -109,6 +114,7 @@ def test_a_flipped_byte_everywhere_is_refused_counted_and_the_kernel_created_aga
     assert cache.place.json("cache", "verify")["problems"] == []
 
 
+@pytest.mark.slow
 def test_a_flipped_byte_in_a_file_is_refused_and_the_entry_taken_from_redis(
     cache: Cache, network: NetworkMaker
 ) -> None:
@@ -122,6 +128,7 @@ def test_a_flipped_byte_in_a_file_is_refused_and_the_entry_taken_from_redis(
     assert victim.read_bytes() == good
 
 
+@pytest.mark.slow
 def test_a_flipped_byte_in_redis_is_refused_by_a_node_that_does_not_have_the_entry(
     cache: Cache, network: NetworkMaker, tmp_path: Path
 ) -> None:
@@ -141,6 +148,7 @@ def test_a_flipped_byte_in_redis_is_refused_by_a_node_that_does_not_have_the_ent
     other.close()
 
 
+@pytest.mark.slow
 def test_verify_finds_a_flipped_byte_that_no_run_would_meet(cache: Cache, network: NetworkMaker) -> None:
     before = cache.counts()
     victim = cache.files()[0].name

@@ -45,6 +45,7 @@ def test_eight_processes_create_forty_entries_exactly_once(
     assert stats["misses"] == stats["creations"] + stats["waits"]
 
 
+@pytest.mark.slow
 def test_eight_processes_share_one_embedded_server(
     actors: Actors, options: dict[str, Any], make_store: StoreMaker
 ) -> None:
@@ -60,6 +61,7 @@ def test_eight_processes_share_one_embedded_server(
     assert log.count("is starting oO0") == 1
 
 
+@pytest.mark.slow
 def test_eight_processes_without_redis_create_exactly_once(
     actors: Actors, options: dict[str, Any], make_store: StoreMaker
 ) -> None:

@@ -21,6 +21,8 @@ EXAMPLES = [
 ]
 #: Pages of which README has a short form.
 THOROUGH = ("docs/calls.md", "docs/opencl.md", "docs/threadpools.md", "docs/tour.md", "docs/numba.md")
+#: Blocks of README that other tests of `make test` have in another form.
+FURTHER = {("README.md", number) for number in (1, 2, 4, 5)}
 #: Blocks of README that print how much they have compiled.
 COUNTED = [
     number
@@ -35,7 +37,12 @@ BOUND_S = 60.0
 @pytest.mark.parametrize(
     ("page", "number"),
     [
-        pytest.param(page, number, marks=pytest.mark.slow if str(page) in THOROUGH else (), id=f"{page} {number}")
+        pytest.param(
+            page,
+            number,
+            marks=pytest.mark.slow if str(page) in THOROUGH or (str(page), number) in FURTHER else (),
+            id=f"{page} {number}",
+        )
         for page, number in EXAMPLES
     ],
 )

@@ -107,7 +107,7 @@ def test_a_checkout_without_links_gets_them(tree: Path, place: str) -> None:
         assert not link.is_symlink() if place == "copy" else os.readlink(link) == f"../{floor}"
 
 
-@pytest.mark.parametrize("wrong", ["together", "alone"])
+@pytest.mark.parametrize("wrong", [pytest.param("together", marks=pytest.mark.slow), "alone"])
 def test_both_parts_of_the_suite_run_and_either_fails_it(tree: Path, wrong: str) -> None:
     # Given a tree with a right test in each place that the suite is made of, and a wrong one in one part of it
     (tree / ".venv" / "bin").mkdir()

@@ -92,6 +92,7 @@ def test_the_list_of_files_is_complete() -> None:
     assert listed == _files_of_the_floors(), "run: git add -A; git ls-files poolrt workers cachestore > MANIFEST.files"
 
 
+@pytest.mark.slow
 def test_sources_without_links_give_the_same_wheel_and_none_of_an_earlier_build(
     wheel: Path, unlinked: Path, tmp_path: Path
 ) -> None:

@@ -73,6 +73,7 @@ def _named(*names: str) -> list[str]:
     return [f"numba.tests.{name}" for name in names]
 
 
+@pytest.mark.slow
 def test_numbas_tests_of_recursion_pass_with_every_function_in_the_store() -> None:
     found = _run("--all", *_named("test_recursion"))
     assert found["run"] >= 15

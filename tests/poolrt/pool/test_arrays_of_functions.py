@@ -260,24 +260,30 @@ def _write_in_fork(x: NDArray[Any]) -> float:
 
 
 @pytest.mark.parametrize("in_arena", [False, True], ids=["copied", "in the arena"])
-@pytest.mark.parametrize("places", [slice(None), slice(70_000, 70_001), slice(-1, None), slice(0)], ids=str)
-def test_what_a_function_writes_to_its_argument_only_it_sees(
-    own_pool: poolrt.Pool, in_arena: bool, places: slice
-) -> None:
+@pytest.mark.parametrize(
+    "places",
+    [
+        slice(None),
+        slice(70_000, 70_001),
+        *(pytest.param(s, marks=pytest.mark.slow) for s in (slice(-1, None), slice(0))),
+    ],
+    ids=str,
+)
+def test_what_a_function_writes_to_its_argument_only_it_sees(pool: poolrt.Pool, in_arena: bool, places: slice) -> None:
     """Given functions that write to a large argument, then each sees the caller's values first and returns its own."""
     random = np.random.default_rng()
-    array = own_pool.empty((100_003,), "float64") if in_arena else np.zeros(100_003)
+    array = pool.empty((100_003,), "float64") if in_arena else np.zeros(100_003)
     for _ in range(8):
         array[:] = random.integers(0, 99, len(array))
         was, expected = array.copy(), array.copy()
         expected[places] += 1
-        futures = [own_pool.submit(_count_up, array, places) for _ in range(4)]
+        futures = [pool.submit(_count_up, array, places) for _ in range(4)]
         for future in futures:
             before, whole, part = future.result(BOUND_S)
             assert before == was.sum()
             np.testing.assert_array_equal(whole, expected)
             np.testing.assert_array_equal(part, expected[-1000:])
-        assert own_pool.submit(_write_in_fork, array).result(BOUND_S) == was.sum()
+        assert pool.submit(_write_in_fork, array).result(BOUND_S) == was.sum()
         np.testing.assert_array_equal(array, was)
 
 
@@ -358,6 +364,7 @@ def test_books_of_the_arena_are_as_before_after_kills(own_pool: poolrt.Pool, tmp
     wait_until(lambda: not _used(own_pool), "all slots are given back")
 
 
+@pytest.mark.slow
 def test_books_of_the_arena_are_as_before_after_a_client_is_killed(settings: dict[str, Any], tmp_path: Path) -> None:
     """Given a server, when a client is killed in the middle of calls with arrays, then all that it held is free."""
     path = tmp_path / "pool.sock"
@@ -387,7 +394,7 @@ def _large(nbytes: int) -> NDArray[Any]:
     return np.full(nbytes, 3, np.uint8)
 
 
-@pytest.mark.parametrize("length", [1, 100])
+@pytest.mark.parametrize("length", [1, pytest.param(100, marks=pytest.mark.slow)])
 def test_a_full_arena_loses_nothing(settings: dict[str, Any], length: int) -> None:
     """Given an arena that arrays of this client fill, when functions get and return long arrays, then they come by messages."""
     with poolrt.Pool(workers=2, threads=1, **settings) as pool:

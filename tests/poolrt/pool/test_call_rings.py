@@ -427,7 +427,7 @@ class _Worker:
         return _end_by(number)
 
 
-@pytest.mark.parametrize("warm", [False, True])
+@pytest.mark.parametrize("warm", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_a_lost_worker_names_the_function_and_the_signal(own_pool: poolrt.Pool, warm: bool) -> None:
     """Given functions by message and on a ring, when they end their worker, then the error names each as its module does."""
     if warm:

@@ -161,8 +161,10 @@ def _hear(client: socket.socket) -> list[Any]:
     ("name", "count", "least"),
     [
         ("statistics", OCCASIONAL_AT_ONCE + 25, 25 / OCCASIONAL_A_SECOND),
-        ("withdrawals", OCCASIONAL_AT_ONCE + 15, 15 / OCCASIONAL_A_SECOND),
-        ("messages about nothing", OCCASIONAL_AT_ONCE + 15, 15 / OCCASIONAL_A_SECOND),
+        pytest.param("withdrawals", OCCASIONAL_AT_ONCE + 15, 15 / OCCASIONAL_A_SECOND, marks=pytest.mark.slow),
+        pytest.param(
+            "messages about nothing", OCCASIONAL_AT_ONCE + 15, 15 / OCCASIONAL_A_SECOND, marks=pytest.mark.slow
+        ),
         ("graph of lists", 4, 4 * 64 * LONG_MESSAGE_PAUSE_S),  # 64 times two frames
         ("garbage", 5, 4 * REFUSED_PAUSE_S),  # the first is not a second attempt
     ],

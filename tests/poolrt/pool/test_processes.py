@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 
 import poolrt
 
@@ -14,6 +15,7 @@ from .processes import family, relu_graph, wait_until
 WORKERS = 300
 
 
+@pytest.mark.slow
 def test_a_pool_of_hundreds_of_workers_comes_up_works_and_ends(settings: dict[str, Any]) -> None:
     before = set(family())
     with poolrt.Pool(workers=WORKERS, threads=1, **settings) as pool:

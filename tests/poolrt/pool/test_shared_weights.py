@@ -116,7 +116,9 @@ def test_a_replaced_worker_maps_weights_that_were_evicted(options: dict[str, Any
         assert not files(options)
 
 
-@pytest.mark.parametrize("changes", [{"constant_files_bytes": 1 << 20}, {"read_only": True}])
+@pytest.mark.parametrize(
+    "changes", [{"constant_files_bytes": 1 << 20}, pytest.param({"read_only": True}, marks=pytest.mark.slow)]
+)
 def test_weights_that_cannot_be_kept_are_in_the_arena(changes: dict[str, Any], options: dict[str, Any]) -> None:
     with poolrt.Pool(workers=1, **options, **changes) as pool:
         _model, _ = loaded(pool)

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from poolrt.cachestore import CacheStore
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -53,6 +55,7 @@ provider._store.close()
 """
 
 
+@pytest.mark.slow
 def test_three_processes_with_three_capacities_share_100_entries(tmp_path: Path) -> None:
     # Given one Redis, and processes on hosts of their own that each create a part and use all
     key_file = tmp_path / "signing.key"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from .page import COMMAND, PAGE, page
 from .problems import cells
 from .table import TARGETS, offered
@@ -13,6 +15,7 @@ def test_the_page_lists_what_primitive_descriptors_offer_now() -> None:
     assert PAGE.read_text(encoding="utf-8") == page(), f"docs/primitives.md is not up to date: {COMMAND}"
 
 
+@pytest.mark.slow
 def test_weaker_processors_lack_nothing_but_what_needs_their_extensions() -> None:
     weakest = replace(TARGETS["cpu"], device=(("isa", "x86-64"),))
     for cell in cells():
@@ -20,6 +23,7 @@ def test_weaker_processors_lack_nothing_but_what_needs_their_extensions() -> Non
         assert offered(cell, weakest) == tuple(name for name in best if not name.endswith(("_vnni", "_bf16")))
 
 
+@pytest.mark.slow
 def test_a_device_without_double_precision_lacks_the_types_that_need_it() -> None:
     double = TARGETS["opencl"]
     single = replace(double, device=tuple((k, "False" if k == "fp64" else v) for k, v in double.device))

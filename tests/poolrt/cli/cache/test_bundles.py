@@ -74,6 +74,7 @@ def _fill(home: Path, count: int = 3) -> list[Key]:
     return keys
 
 
+@pytest.mark.slow
 def test_a_model_that_ran_elsewhere_creates_nothing_where_its_bundle_was_imported(homes: Homes) -> None:
     # Given a model that has run in one home, and its kernels in a bundle
     x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, (1, 16, 8, 8)) for name in ("x", "y"))

@@ -47,7 +47,7 @@ def quantised_model(kind: str, scales: tuple[float, float, float], point: int, p
 
 
 @pytest.mark.parametrize("per_channel", [False, True])
-@pytest.mark.parametrize("point", [0, 5, -98])
+@pytest.mark.parametrize("point", [0, pytest.param(5, marks=pytest.mark.slow), -98])
 @pytest.mark.parametrize("scales", SCALES)
 @pytest.mark.parametrize("kind", ["dense", "depthwise", "product"])
 def test_results_are_those_of_onnx_runtime(

@@ -103,7 +103,11 @@ PROBLEMS: tuple[tuple[Any, ...], ...] = (
 )
 
 
-@pytest.mark.parametrize("problem", PROBLEMS, ids=str)
+@pytest.mark.parametrize(
+    "problem",
+    [pytest.param(problem, marks=[pytest.mark.slow] * (number % 3 > 0)) for number, problem in enumerate(PROBLEMS)],
+    ids=str,
+)
 def test_an_error_is_that_of_sums_in_float32(native: NativeRunner, isa: str, problem: tuple[Any, ...]) -> None:
     check(native, isa, *problem)
 

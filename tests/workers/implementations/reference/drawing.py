@@ -40,8 +40,12 @@ _LETTERS: Final = "abcdefghijkl"
 
 
 def examples(count: int) -> settings:
-    """Return the settings of a test on ``count`` drawn problems, others in each run; one that fails is printed in full."""
+    """Return the settings of a test on ``count`` drawn problems, others in each run; one that fails is printed in full.
+
+    A profile of Hypothesis with fewer examples than usual has as much fewer of these.
+    """
     shared = [HealthCheck.function_scoped_fixture]
+    count = -(-count * settings().max_examples // 100)
     return settings(max_examples=count, deadline=None, database=None, suppress_health_check=shared)
 
 

@@ -39,7 +39,9 @@ def loops_with_multiplications(binary: bytes, folder: Path) -> list[list[str]]:
 
 @pytest.mark.skipif(shutil.which("objdump") is None, reason="needs objdump")
 @pytest.mark.parametrize("isa", ["x86-64-v3", "x86-64-v4"])
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize(
+    "shape", [pytest.param(shape, marks=[pytest.mark.slow] * (number % 3 > 0)) for number, shape in enumerate(SHAPES)]
+)
 def test_no_vector_lives_on_the_stack_inside_of_a_loop(shape: tuple[int, int], isa: str, tmp_path: Path) -> None:
     """A spilled accumulator makes each step wait for memory: a third of the speed, depending on the stack's place."""
     tiles = tiling(isa, *shape, blocks=16)

@@ -54,6 +54,7 @@ def test_a_binary_holds_every_variant_that_was_declared(device: str, tmp_path: P
     assert compiled == ["0", "0"]
 
 
+@pytest.mark.slow
 def test_an_undeclared_variant_is_what_a_consumer_would_compile(device: str, tmp_path: Path) -> None:
     # This is what the test above would miss if it counted wrongly.
     path = str(tmp_path / "binary")
