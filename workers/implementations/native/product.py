@@ -217,12 +217,14 @@ def _describe_row(shape: Shape, left: MemoryDesc, right: MemoryDesc, bias: bool,
 def describe_left(build: NestBuilder, shape: Shape, left: MemoryDesc, most: int, copies: bool = False) -> Matrices:
     """Return the left factor: where it is, or room for ``most`` inputs of each row.
 
-    It is packed if rows compete for the cache, and with ``copies`` if the inputs of a row are not adjacent.
+    It is packed if rows compete for the cache, and with ``copies`` if the inputs of a row are not adjacent or in slices.
     """
     src: LaunchArgument = ("m", (int(Arg.SRC), 0))
     strides = [4 * stride for stride in left.outer_strides()]
     *_, row, lane = strides
-    is_packed = row % _ALIASING == 0 if lane == 4 else copies
+    is_packed = copies and (lane != 4 or shape.depth > most)
+    if lane == 4:
+        is_packed |= row % _ALIASING == 0
     if shape.rows == 1 or not is_packed:
         return Matrices(src, [offset(index, strides) for index, _ in shape.batch], row, lane)
     outer = left.dims[:-2]

@@ -64,11 +64,13 @@ def test_constant_weights_are_packed_by_a_reorder_and_not_at_every_run() -> None
     case = with_weights(cases("matmul")[1], "any")
     pd = primitive_desc(case.op, PrimitiveAttr(), cpu_target())
     assert pd.memories()[Arg.WEIGHTS].tag == "Ba16b"
-    assert {spec.generator for spec in pd.program().kernels} == {"gemm"}
+    # The rows of src may be packed, by gemm_pack.
+    assert {spec.generator for spec in pd.program().kernels} - {"gemm_pack"} == {"gemm"}
 
 
-def test_rows_are_packed_only_if_they_compete_for_the_cache() -> None:
-    for depth, is_packed in ((1024, True), (1000, False), (1040, False)):
+def test_rows_are_packed_only_if_they_compete_for_the_cache_or_are_cut() -> None:
+    in_slices = cpu_target().isa != "x86-64-v4"
+    for depth, is_packed in ((1024, True), (760, False), (700, False), (1000, in_slices), (1040, in_slices)):
         op = Matmul(MemoryDesc((64, depth), "f32"), MemoryDesc((depth, 64), "f32"), None, MemoryDesc((64, 64), "f32"))
         program = primitive_desc(op, PrimitiveAttr(), cpu_target()).program()
         assert ("gemm_pack" in {spec.generator for spec in program.kernels}) == is_packed
@@ -117,7 +119,10 @@ def test_columns_in_rows_are_packed_by_their_bytes_for_small_caches(
             pd = primitive_desc(op, attr, cpu_target(isa))
             kernels = {spec.generator: dict(spec.params) for spec in pd.program().kernels}
             if isa != "x86-64-v4":
-                assert ("gemm_pack" in kernels, "gemm_columns" in kernels) == (transposed, is_shared)
+                assert ("gemm_pack" in kernels, "gemm_columns" in kernels) == (
+                    transposed or (depth > 768 and not steps),
+                    is_shared,
+                )
                 assert kernels["gemm"]["packs"] == packs
             case = Case(f"{rows}x{depth}x{columns} {steps}", pd.op, {**args, **post_op_args(steps)}, attr)
             native.check(case, isa)
