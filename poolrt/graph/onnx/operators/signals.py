@@ -11,6 +11,7 @@ import numpy as np
 from ..call import NodeCall, Operator
 from ..element_types import array_type
 from ..tensors import Operand, dtype_of, shape_of
+from .fourier_stages import find_stages, transform_in_stages
 
 
 def fourier(call: NodeCall) -> Operand:
@@ -42,7 +43,7 @@ def fourier(call: NodeCall) -> Operand:
 
 
 def _transform(call: NodeCall, source: Operand, axis: int, length: int, inverse: bool, one_sided: bool) -> Operand:
-    """Multiply by matrices of cosines and sines, in float64."""
+    """Transform in float64: by matrices of cosines and sines, those of composite lengths in two stages."""
     m, sizes = call.math, shape_of(source)
     rank, half = len(sizes), length // 2 + 1
     read = half if inverse and one_sided else length
@@ -54,28 +55,64 @@ def _transform(call: NodeCall, source: Operand, axis: int, length: int, inverse:
         ends[axis] = read - sizes[axis]
         wide = m.pad_constant(wide, [0] * rank, ends, m.number(0, wide))
     made = half if one_sided and not inverse else length
+    order = [each for each in range(rank) if each not in (axis, rank - 1)] + [rank - 1, axis]
+    rows = m.transpose(wide, order)
+    stages = find_stages(length)
+    if stages is None:
+        joined = _multiply(call, rows, read, made, length, inverse, inverse and one_sided)
+    else:
+        joined = _in_stages(call, rows, stages, made, inverse, inverse and one_sided)
+    return m.cast(m.transpose(joined, [order.index(each) for each in range(rank)]), dtype_of(source))
+
+
+def _multiply(
+    call: NodeCall, rows: Operand, read: int, made: int, length: int, inverse: bool, to_real: bool
+) -> Operand:
+    """Multiply rows of elements, real parts before imaginary ones, by matrices of cosines and sines."""
+    m, sizes = call.math, shape_of(rows)
+    rank = len(sizes)
     call.folding.book((4 * read, made), np.dtype(np.float64))
     angles = 2 * math.pi / length * (np.outer(np.arange(read), np.arange(made)) % length)
     scale, sign = (1 / length, 1.0) if inverse else (1.0, -1.0)
     cosines, sines = np.cos(angles) * scale, np.sin(angles) * scale * sign
-    if inverse and one_sided:
+    if to_real:
         # The other half is the conjugate of this one, except for the first and, of an even number, the last.
         twice = np.where((np.arange(read) == 0) | (2 * np.arange(read) == length), 1.0, 2.0)[:, None]
         cosines, sines = cosines * twice, sines * twice
-    order = [each for each in range(rank) if each not in (axis, rank - 1)] + [rank - 1, axis]
-    rows = m.transpose(wide, order)
-    parts = [m.slice(rows, [part], [part + 1], [rank - 2], [1]) for part in range(sizes[-1])]
+    parts = [m.slice(rows, [part], [part + 1], [rank - 2], [1]) for part in range(sizes[-2])]
     real = m.matmul(parts[0], cosines)
     if len(parts) == 2:
         real = m.binary(real, m.matmul(parts[1], sines), "sub")
-    results = [real]
-    if not (inverse and one_sided):
-        imaginary = m.matmul(parts[0], sines)
-        if len(parts) == 2:
-            imaginary = m.binary(imaginary, m.matmul(parts[1], cosines), "add")
-        results.append(imaginary)
-    joined = results[0] if len(results) == 1 else m.concat(results, rank - 2)
-    return m.cast(m.transpose(joined, [order.index(each) for each in range(rank)]), dtype_of(source))
+    if to_real:
+        return real
+    imaginary = m.matmul(parts[0], sines)
+    if len(parts) == 2:
+        imaginary = m.binary(imaginary, m.matmul(parts[1], cosines), "add")
+    return m.concat([real, imaginary], rank - 2)
+
+
+def _in_stages(
+    call: NodeCall, rows: Operand, stages: tuple[int, int], made: int, inverse: bool, to_real: bool
+) -> Operand:
+    """Transform rows of elements of a composite length."""
+    m, length = call.math, math.prod(stages)
+    *outer, parts, read = shape_of(rows)
+    signals = m.reshape(rows, (math.prod(outer), parts, read))
+    if to_real:
+        # The other half is the conjugate of this one.
+        places = np.arange(length)
+        signals = m.take(signals, np.minimum(places, length - places), 2)
+        if parts == 2:
+            signs = np.where(places < read, 1.0, -1.0)
+            signals = m.binary(signals, np.stack([np.ones(length), signs])[None], "mul")
+    scale, sign = (1 / length, 1.0) if inverse else (1.0, -1.0)
+    kept = 1 if to_real else 2
+    found = transform_in_stages(
+        m, signals, stages, sign, scale, kept, lambda shape: call.folding.book(shape, np.dtype(np.float64))
+    )
+    if made < length:
+        found = m.slice(found, [0], [made], [2], [1])
+    return m.reshape(found, (*outer, kept, made))
 
 
 def short_fourier(call: NodeCall) -> Operand:
