@@ -22,6 +22,8 @@ _SOURCE: Final = 256 << 10
 _KEPT: Final = 256 << 10
 #: Work is cut into so many items if it can be, which threads share evenly, also if another program holds one of them up.
 _ITEMS: Final = 8
+#: An odd number of items below this one is made even.
+_MANY: Final = 4 * _ITEMS
 #: Least tiles of a strip that is cut for threads: each strip reads the weights again.
 _STRIP_TILES: Final = 2
 
@@ -78,8 +80,11 @@ def cut(isa: str, sizes: Sizes, chunk_count: int) -> Cut:
     count = 1
     if sizes.blocks > 1:
         count = min(math.ceil(sizes.images * sizes.src_bytes / chunk_count / _SOURCE), tiles)
+    columns, most = sizes.groups * sizes.blocks, tiles // _STRIP_TILES
     if sizes.weight_bytes <= 2 * _KEPT:
-        count = max(count, min(-(-_ITEMS // (sizes.groups * sizes.blocks)), tiles // _STRIP_TILES))
+        count = max(count, min(-(-_ITEMS // columns), most))
+        # Two threads would compute five and four of nine items.
+        count += count * columns % 2 if count * columns < _MANY and count < most else 0
     count = max(1, count)
     # Chunks of all strips write and read the sums again; strips with all of their chunks read the weights again.
     sums = 2 * (chunk_count - 1) * sizes.images * sizes.outputs * sizes.blocks * 64

@@ -163,3 +163,13 @@ def test_a_strip_has_a_source_that_stays_in_the_second_level_cache() -> None:
     assert len(made.strips) - 1 == 2
     one = cut("x86-64-v3", Sizes(1, 49, 1, 32, 512 * 81 * 4, 512 * 9 * 512 * 4), 16)
     assert len(one.strips) - 1 == 1
+
+
+@pytest.mark.parametrize("blocks", [1, 2, 3, 4, 5, 7, 9, 13, 32])
+def test_threads_share_the_items_of_a_few_blocks_evenly(blocks: int) -> None:
+    made = cut("x86-64-v3", Sizes(1, 169, 1, blocks, 48 * 15 * 15 * 4, 48 * 9 * blocks * 64), 2)
+    items = (len(made.strips) - 1) * blocks
+    assert items >= 8
+    assert items % 2 == 0
+    whole = cut("x86-64-v3", Sizes(1, 169, 1, 63, 512 * 169 * 4, 512 * 63 * 64), 2)
+    assert len(whole.strips) - 1 == 1
