@@ -161,7 +161,11 @@ def test_what_cannot_be_done_is_refused_in_one_line_and_leaves_nothing(
 
 @pytest.mark.parametrize(
     ("words", "environ", "status", "said"),
-    [pytest.param(*case, id=name) for case, name in zip(CASES, IDS, strict=True) if not starts_processes(*case[:2])],
+    [
+        pytest.param(*case, id=name, marks=[pytest.mark.slow] * (number % 2))
+        for number, (case, name) in enumerate(zip(CASES, IDS, strict=True))
+        if not starts_processes(*case[:2])
+    ],
 )
 def test_the_command_refuses_what_cannot_be_done_and_leaves_nothing(
     place: Surroundings, words: tuple[str, ...], environ: dict[str, str], status: int, said: tuple[str, ...],

@@ -83,7 +83,8 @@ _API = """
 """
 
 
-@pytest.mark.parametrize("name", [LASTING, pytest.param("squeezenet", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [LASTING, "squeezenet"])
 def test_killing_each_worker_in_turn_costs_no_result_of_the_api_either(
     warm: Surroundings, network: NetworkMaker, name: str
 ) -> None:

@@ -165,6 +165,7 @@ def test_verify_finds_a_flipped_byte_that_no_run_would_meet(cache: Cache, networ
     cache.client.set(cache.prefix + victim, good)
 
 
+@pytest.mark.slow
 def test_entries_signed_with_another_key_are_refused_as_forged_and_created_again(
     fresh: Surroundings, network: NetworkMaker, tmp_path: Path
 ) -> None:

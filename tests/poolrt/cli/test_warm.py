@@ -131,6 +131,7 @@ def _poolrt(place: Path, *words: str, home: str = "home", **more: str) -> subpro
     return subprocess.run(command, cwd=place, env=env, capture_output=True, text=True, timeout=100, check=False)
 
 
+@pytest.mark.slow
 def test_models_and_functions_are_warm_afterwards_and_in_an_image(place: Path, device: str) -> None:
     words = ("warm", "m.onnx", "kernels:build", "--workers", "1", "--threads", "1", "--json")
     first = _poolrt(place, *words)

@@ -12,6 +12,7 @@ from typing import Any
 
 import cloudpickle
 import numpy as np
+import pytest
 
 import poolrt
 
@@ -27,6 +28,7 @@ print(json.dumps({"results": results, **poolrt.numba.stats(), "module": type(in_
 """
 
 
+@pytest.mark.slow
 def test_functions_that_travel_are_found_in_the_store_by_the_process_that_gets_them(
     home: Path, imported: Importer, tmp_path: Path
 ) -> None:

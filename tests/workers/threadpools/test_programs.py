@@ -21,7 +21,7 @@ from .programs import Program, Scope, Setting, first, outcome, programs, values_
 KINDS = ("threads", "threads asynchronous", "native", "native asynchronous", "executor", "checking", "own asynchronous")
 CASES = [(kind, threads) for kind in KINDS for threads in (1, 2)]
 #: Programs for each case, by tier: in the thorough one more than 10,000 together.
-FEW, MANY = 15, 500
+FEW, MANY = 5, 500
 THOROUGH = [pytest.mark.slow, pytest.mark.timeout(900)]
 #: Programs are drawn in parts, which takes long on a busy machine.
 SLOW = [HealthCheck.too_slow]
