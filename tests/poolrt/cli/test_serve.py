@@ -339,7 +339,8 @@ def test_the_default_socket_is_in_the_users_runtime_folder_else_in_the_home_fold
         server, said = place.serve(**more)
         assert said["socket"] == str(expected)
         assert not expected.parent.stat().st_mode & 0o077 or expected.parent == place.folder
-        assert place.call("status", **more).returncode == 0
+        # A busy machine may need more than the usual time for an answer.
+        assert place.call("status", code=_STATUS.format(BOUND_S), **more).returncode == 0
         assert place.call("stop", **more).returncode == 0
         assert server.wait(BOUND_S) == 0
         assert not expected.exists()
