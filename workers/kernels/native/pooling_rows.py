@@ -119,24 +119,40 @@ def make(isa: str, algorithm: str, dtype: str) -> tuple[Callable[..., None], Any
             from_h, to_h = inside(first_h, step_h, window_h, height)
             rows = (to_d - from_d) * (to_h - from_h)
             whole = fill(real(window_d * window_h * window_w if counts_padding else max(1, rows * window_w)))
-            is_apart = stride_w == 2 and step_w == 1 and to_d - from_d == 1 and out_width >= 16
+            # The last 16 windows that see nothing behind the row; those beside them are computed one by one.
+            last = (width + left_w - reach) // 2
+            is_apart = stride_w == 2 and step_w == 1 and to_d - from_d == 1 and 2 * last >= left_w
+            is_apart &= out_width >= last + 16
             begin_w = 0
             while begin_w < out_width:
                 count_w = min(most, out_width - begin_w)
                 left = begin_w * stride_w - left_w
                 if is_apart:
-                    count_w = 16
-                    begin_w = min(begin_w, out_width - 16)
-                    left = begin_w * 2 - left_w
-                    if left >= 0 and left + reach <= width:
-                        plane = (channel * depth + first_d + from_d * step_d) * height + first_h
-                        line = src + size * ((plane + from_h * step_h) * width + left)
+                    is_alone = left < 0 or begin_w >= last + 16
+                    if not is_alone:
+                        begin_w = min(begin_w, last)
+                        left = begin_w * 2 - left_w
+                    plane = (channel * depth + first_d + from_d * step_d) * height + first_h
+                    line = src + size * ((plane + from_h * step_h) * width + left)
+                    place = dst + size * (item * out_width + begin_w)
+                    if is_alone:
+                        value = nothing
+                        from_w, to_w = inside(left, 1, window_w, width)
+                        for at in range(line, line + (to_h - from_h) * down, down):
+                            for element in range(at + size * from_w, at + size * to_w, size):
+                                value = combine(load_tail(element, 1), value)
+                        if not takes_max:
+                            seen = max(1, rows * (to_w - from_w))
+                            value = vdiv(value, whole if counts_padding else fill(real(seen)))
+                        store_part(place, value, 1)
+                        begin_w += 1
+                    else:
                         value = apart(line, down, to_h - from_h, window_w, nothing)
                         if not takes_max:
                             value = vdiv(value, whole)
-                        store(dst + size * (item * out_width + begin_w), value)
+                        store(place, value)
                         begin_w += 16
-                        continue
+                    continue
                 total = (count_w - 1) * stride_w + span
                 low = max(left, 0)
                 columns = max(0, min(left + total, width) - low)
