@@ -126,7 +126,12 @@ def _separate(op: Pooling, args: tuple[LaunchArgument, ...], planes: int) -> Pro
         ("blocked", LANES * op.dst.dims[-1]) if is_blocked(op.dst) else ("rows", -(-op.dst.dims[-1] // LANES) * LANES)
     )
     kernel = KernelSpec.of("pooling_separable", algorithm=op.algorithm, part=part)
-    scratchpad = 4 * row * op.src.dims[-2] * images
+    # Rows with margins, for windows that move by one.
+    wide = 0
+    if part == "rows":
+        wide = 4 * (-(-(row + op.kernel[-1]) // LANES) + 1) * LANES if op.strides[-1] == 1 else 0
+        args = (*args, ("i", wide))
+    scratchpad = (4 * row + wide) * op.src.dims[-2] * images
     return Program((kernel,), (Launch(0, (*args[:3], ("s", 0), *args[3:]), images),), _geometry(op), scratchpad)
 
 

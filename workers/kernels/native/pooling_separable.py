@@ -2,7 +2,8 @@
 
 The geometry is the table of `pooling`; windows have one element in the depth, and no dilation. A work item is an image: of
 a channel, 16 positions of a row a vector (``rows``), or of 16 channels a vector (``blocked``). Scratch memory holds each row
-after the first step, in ``rows`` as whole vectors.
+after the first step, in ``rows`` as whole vectors. Rows of windows that move by one are first copied with margins in the place
+of the padding, ``wide`` bytes each.
 """
 
 from __future__ import annotations
@@ -14,9 +15,8 @@ import numpy as np
 
 from .compiler import types
 from .compiler.language import inlined
-from .elements import elements
 from .pooling import dimension, inside, make_see
-from .vec import vadd, vcount_inside, vdiv, vkeep, vload, vmax, vmul, vset, vstore, vstore_part
+from .vec import vadd, vcount_inside, vdiv, vkeep, vload, vload_part, vmax, vmul, vset, vstore, vstore_part
 
 #: Bytes of one dimension's entries in the table.
 _DIM = 48
@@ -40,7 +40,8 @@ def _blocked(takes_max: bool, counts_padding: bool) -> tuple[Callable[..., None]
         row = 64 * out_width
         for item in range(begin, end):
             lanes = tail if item // depth % period == period - 1 else 16
-            between = scratch + item * height * row
+            # Each range of items has its own memory, which stays in the cache.
+            between = scratch + begin * height * row
             for w in range(out_width):
                 first = w * stride_w - left_w
                 low, high = inside(first, 1, window_w, width)
@@ -76,40 +77,60 @@ def _blocked(takes_max: bool, counts_padding: bool) -> tuple[Callable[..., None]
 def _rows(takes_max: bool, counts_padding: bool) -> tuple[Callable[..., None], Any]:
     combine = vmax if takes_max else vadd
     start = np.float32(-np.inf if takes_max else 0.0)
-    see, load = make_see("f32"), elements("f32").load
+    see = make_see("f32")
 
     @inlined
-    def along_width(line: int, index: int, window: int, stride: int, width: int, nothing: Any) -> Any:
-        """Return 16 neighbouring windows of a row."""
-        value = nothing
-        if stride == 1 and index >= 0 and index + window + 15 <= width:
-            for at in range(line + 4 * index, line + 4 * (index + window), 4):
-                value = combine(load(at), value)
-        else:
-            for number in range(index, index + window):
-                value = combine(see(line, number, stride, width, nothing), value)
-        return value
+    def widen(line: int, to: int, left: int, width: int, end: int, nothing: Any) -> None:
+        """Copy a row and write ``nothing`` before it and behind it, up to ``end`` elements in all or some more."""
+        for column in range(0, left, 16):
+            vstore(to + 4 * column, nothing)
+        for column in range(0, width & -16, 16):
+            vstore(to + 4 * (left + column), vload(line + 4 * column))
+        if width & 15:
+            vstore(to + 4 * (left + (width & -16)), vload_part(line + 4 * (width & -16), width & 15))
+        for column in range(left + width, end, 16):
+            vstore(to + 4 * column, nothing)
 
-    def kernel(begin: int, end: int, src: int, dst: int, table: int, scratch: int) -> None:
+    def kernel(begin: int, end: int, src: int, dst: int, table: int, scratch: int, wide: int) -> None:
         height, out_height, window_h, stride_h, _, left_h = dimension(table + _DIM)
         width, out_width, window_w, stride_w, _, left_w = dimension(table + 2 * _DIM)
         nothing = vset(start)
         row = 64 * ((out_width + 15) // 16)
+        # Each range of items has its own memory, which stays in the cache: wide rows, then their sums.
+        lines = scratch + begin * height * (row + wide)
+        between = lines + height * wide
         for item in range(begin, end):
-            between = scratch + item * height * row
-            for h in range(height):
-                line = src + 4 * width * (item * height + h)
-                for w in range(0, out_width, 16):
-                    value = along_width(line, w * stride_w - left_w, window_w, stride_w, width, nothing)
-                    vstore(between + h * row + 4 * w, value)
-            for w in range(0, out_width, 16):
+            line = src + 4 * width * item * height
+            if wide > 0:
+                for to in range(lines, lines + height * wide, wide):
+                    widen(line, to, left_w, width, 16 * ((out_width + 15) // 16) + window_w, nothing)
+                    line += 4 * width
+                for h in range(height):
+                    for w in range(0, row, 64):
+                        value = nothing
+                        first = lines + h * wide + w
+                        for at in range(first, first + 4 * window_w, 4):
+                            value = combine(vload(at), value)
+                        vstore(between + h * row + w, value)
+            else:
+                for h in range(height):
+                    for w in range(0, out_width, 16):
+                        value = nothing
+                        first = w * stride_w - left_w
+                        for number in range(first, first + window_w):
+                            value = combine(see(line, number, stride_w, width, nothing), value)
+                        vstore(between + h * row + 4 * w, value)
+                    line += 4 * width
+            last = dst + 4 * (item + 1) * out_height * out_width - 64
+            for begin_w in range(0, out_width, 16):
+                # The last 16 windows of a row may have been stored before in part: stores of part of a vector are slow.
+                w = max(0, min(begin_w, out_width - 16))
                 columns = vset(np.float32(window_w))
                 if not (takes_max or counts_padding):
                     columns = vset(np.float32(0.0))
                     first = w * stride_w - left_w
                     for number in range(first, first + window_w):
                         columns = vadd(columns, vcount_inside(number, stride_w, width))
-                places = min(16, out_width - w)
                 for h in range(out_height):
                     first = h * stride_h - left_h
                     low, high = inside(first, 1, window_h, height)
@@ -121,9 +142,10 @@ def _rows(takes_max: bool, counts_padding: bool) -> tuple[Callable[..., None], A
                         count = window_h if counts_padding else high - low
                         value = vdiv(value, vmax(vmul(columns, vset(np.float32(count))), vset(np.float32(1.0))))
                     target = dst + 4 * ((item * out_height + h) * out_width + w)
-                    if places == 16:
+                    # What is behind a short row is the next one, which is stored later.
+                    if target <= last:
                         vstore(target, value)
                     else:
-                        vstore_part(target, value, places)
+                        vstore_part(target, value, min(16, out_width - w))
 
-    return kernel, types.void(*[types.int64] * 6)
+    return kernel, types.void(*[types.int64] * 7)

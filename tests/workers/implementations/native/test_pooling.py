@@ -8,7 +8,7 @@ import pytest
 from poolrt.workers.desc import Arg, MemoryDesc, Pooling, PrimitiveAttr
 from poolrt.workers.engines.target import cpu_target
 from poolrt.workers.implementations.primitive_desc import primitive_desc
-from tests.references import numpy_type
+from tests.references import numpy_type, results
 from tests.workers.cases import Case, cases
 from tests.workers.native_runner import NativeRunner
 
@@ -42,3 +42,27 @@ def test_windows_of_each_type_and_random_size_are_numpys(dtype: str, algorithm: 
         else:
             near = 2e-3 if dtype == "f16" else 1e-6
             np.testing.assert_allclose(got.astype(np.float64), exact, near, err_msg=f"{op}")
+
+
+@pytest.mark.parametrize("algorithm", ["max", "avg_include_padding", "avg_exclude_padding"])
+def test_windows_with_padding_on_any_side_are_those_of_the_reference(algorithm: str, native: NativeRunner) -> None:
+    """Large windows, which are pooled along the width first, and smaller ones that move by two, in rows of every length."""
+    rng = np.random.default_rng()
+    for stride in (1, 1, 1, 2, 2, 2):
+        kernel = tuple(int(size) for size in rng.integers(*((5, 12) if stride == 1 else (2, 6)), 2))
+        left, right = (tuple(int(rng.integers(0, size)) for size in kernel) for _ in range(2))
+        dims = (2, 3, int(rng.integers(12, 20)), int(rng.integers(12, 90)))
+        sizes = tuple(
+            (size + before + behind - window) // stride + 1
+            for size, before, behind, window in zip(dims[2:], left, right, kernel, strict=True)
+        )
+        op = Pooling(
+            MemoryDesc(dims, "f32"), MemoryDesc((*dims[:2], *sizes), "f32"), algorithm, kernel, (stride,) * 2, (0, 0), left,
+            right,
+        )  # fmt: skip
+        pd = primitive_desc(op, PrimitiveAttr(), cpu_target())
+        assert pd.impl_name() == "native:pooling"
+        given = rng.integers(-90, 90, dims).astype(np.float64)
+        want = results(op, PrimitiveAttr(), {Arg.SRC: given})[Arg.DST]
+        got = native.results(pd, {Arg.SRC: given})[Arg.DST]
+        np.testing.assert_allclose(got, want, 1e-5, 1e-5, err_msg=f"{op}")
