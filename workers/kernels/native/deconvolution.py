@@ -54,6 +54,8 @@ def make(isa: str, scaled: bool, phases: int, chain: tuple[Any, ...]) -> tuple[C
     """
     finish = functions.post_ops(chain)
     total = _total(scaled)
+    # What is added may be in the memory of dst.
+    overlaps = all(kind == "eltwise" for kind, *_ in chain)
 
     def kernel(
         begin: int, end: int, src: int, weights: int, bias: int, dst: int, other: int, depth: int, height: int, width: int,
@@ -75,7 +77,12 @@ def make(isa: str, scaled: bool, phases: int, chain: tuple[Any, ...]) -> tuple[C
             factors = weights + 4 * number * size
             base = src + 4 * (channel // shared if scaled else channel * size) * area
             to = 4 * item * out_width
-            for j in range(0, (out_width + stride - 1) // stride, 16):
+            positions = (out_width + stride - 1) // stride
+            for first in range(0, positions, 16):
+                j = first
+                if overlaps:
+                    # The last elements may be stored twice: stores of part of a vector are slow, and so are such loads.
+                    j = max(0, min(first, positions - 16))
                 at = to + 4 * j * stride
                 left = min(16 * stride, out_width - j * stride)
                 if phases == 0:
@@ -87,7 +94,10 @@ def make(isa: str, scaled: bool, phases: int, chain: tuple[Any, ...]) -> tuple[C
                         _spread(gathered + 4 * phase, value, stride)
                     for index in range(0, left, 16):
                         value = finish(vload(gathered + 4 * index), other + at + 4 * index)
-                        vstore_part(dst + at + 4 * index, value, min(16, left - index))
+                        if left - index >= 16:
+                            vstore(dst + at + 4 * index, value)
+                        else:
+                            vstore_part(dst + at + 4 * index, value, left - index)
                 else:
                     value = total(
                         base, factors, start, d, h, width, j, in_height, in_width, area, kernel_height, kernel_width
@@ -99,7 +109,10 @@ def make(isa: str, scaled: bool, phases: int, chain: tuple[Any, ...]) -> tuple[C
                         )  # fmt: skip
                         if left > 16:
                             upper = finish(_upper(value, second), other + at + 64)
-                            vstore_part(dst + at + 64, upper, left - 16)
+                            if left >= 32:
+                                vstore(dst + at + 64, upper)
+                            else:
+                                vstore_part(dst + at + 64, upper, left - 16)
                         value = _lower(value, second)
                     if left >= 16:
                         vstore(dst + at, finish(value, other + at))
