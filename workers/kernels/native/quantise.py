@@ -77,6 +77,7 @@ def make(
     low_limit, high_limit = np.float32(least), np.float32(most)
     sizes = [SIZES.get(dtype, 0) for dtype in (first, second, result)]
     size0, size1, size2 = sizes
+    of_bytes = first in ("u8", "s8") and second in ("u8", "s8")
     in_one, adds = bool(second) and result != "f32", combined == "add"
     by_row, by_lanes, by_table = moves == "row", moves == "lanes", bool(function)
     many, across = along == "row", along == "lanes"
@@ -109,6 +110,9 @@ def make(
         if in_one:
             # All scales and zero points are two factors and a number to add, or one of each for a product.
             bound = bound / divisor + plus
+            # One bound for both: sums of bytes are numbers.
+            if of_bytes and not bound > low_limit:
+                bound = low_limit
             if adds:
                 factor0, factor1 = factor0 / divisor, factor1 / divisor
                 plus = plus - minus0 * factor0 - minus1 * factor1
@@ -198,8 +202,11 @@ def _make_convert(
                         value = fma(b, value, factor0, fma(b, other, factor1, plus))
                     else:
                         value = fma(b, b.fmul(b.fsub(value, minus0), b.fsub(other, minus1)), factor0, plus)
-                    value = maximum(b, bound, value)
-                    stored = narrowed(b, minimum(b, maximum(b, value, low), high), result)
+                    if {first, second} <= {"u8", "s8"}:
+                        value = maximum(b, value, bound)
+                    else:
+                        value = maximum(b, maximum(b, bound, value), low)
+                    stored = narrowed(b, minimum(b, value, high), result)
                     store_lanes(b, dst, stored, mask)
                     return
                 if not rounds:
