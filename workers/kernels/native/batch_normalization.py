@@ -12,6 +12,7 @@ from typing import Any
 
 from . import functions
 from .compiler import types
+from .compiler.language import inlined
 from .elements import elements
 from .vec import vadd, vdiv, vfma, vkeep, vsqrt, vsub
 
@@ -48,6 +49,12 @@ def _rows(dtype: str, chain: tuple[Any, ...]) -> tuple[Callable[..., None], Any]
     size, load, load_tail, store, store_part = of.size, of.load, of.load_tail, of.store, of.store_part
     width, load_one = of.lanes_as.size, of.lanes_as.load_one
 
+    @inlined
+    def run_of(src: int, dst: int, other: int, start: int, stop: int, mean: Any, factor: Any, shift: Any) -> None:
+        for at in range(start, stop, 16 * size):
+            value = vfma(vsub(load(src + at), mean), factor, shift)
+            store(dst + at, finish(value, other + at))
+
     def kernel(
         begin: int, end: int, src: int, dst: int, other: int, prepared: int,
         padded: int, channels: int, length: int, chunk: int,
@@ -62,9 +69,15 @@ def _rows(dtype: str, chain: tuple[Any, ...]) -> tuple[Callable[..., None], Any]
             factor = load_one(prepared + width * padded + channel)
             shift = load_one(prepared + 2 * width * padded + channel)
             offset = size * (run * length + first)
-            for at in range(offset, offset + size * (count & -16), 16 * size):
-                value = vfma(vsub(load(src + at), mean), factor, shift)
-                store(dst + at, finish(value, other + at))
+            whole = offset + size * (count & -16)
+            if count >= 16 and count & 15:
+                # Stores of part of a vector are slow. The last 16 elements are computed first: dst may be src.
+                at = offset + size * (count - 16)
+                last = finish(vfma(vsub(load(src + at), mean), factor, shift), other + at)
+                run_of(src, dst, other, offset, whole, mean, factor, shift)
+                store(dst + at, last)
+                continue
+            run_of(src, dst, other, offset, whole, mean, factor, shift)
             if count & 15:
                 at = offset + size * (count & -16)
                 value = vfma(vsub(load_tail(src + at, count & 15), mean), factor, shift)
