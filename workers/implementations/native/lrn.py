@@ -13,6 +13,8 @@ from .implementation import NativeImplementation
 
 #: Positions that one work item covers in blocks of 16 channels.
 _CHUNK = 256
+#: Positions of a channel that an item of the kernel of rows has, its own number.
+_POSITIONS = 64
 
 
 class NativeLrn(NativeImplementation[Lrn]):
@@ -44,7 +46,7 @@ class NativeLrn(NativeImplementation[Lrn]):
         else:
             kernel = KernelSpec.of("lrn", part="rows", power=power)
             numbers = (channels, positions, (op.local_size - 1) // 2, op.local_size // 2)
-            work = batch * -(-positions // LANES)
+            work = batch * -(-positions // _POSITIONS)
         args: tuple[LaunchArgument, ...] = (
             ("m", (Arg.SRC, 0)), ("m", (Arg.DST, 0)), *(("i", n) for n in numbers),
             ("f", op.alpha / op.local_size), ("f", float(op.beta)), ("f", float(op.k)),

@@ -8,7 +8,7 @@ formed again for every element: a running sum would carry rounding errors from c
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from llvmlite import ir
@@ -34,6 +34,9 @@ from .vec import (
     vstore,
     vstore_part,
 )
+
+#: Positions of a channel that an item of ``rows`` has.
+POSITIONS: Final = 64
 
 
 def make(isa: str, part: str, power: str, size: int = 0) -> tuple[Callable[..., None], Any]:
@@ -93,24 +96,27 @@ def _rows(power: Any) -> tuple[Callable[..., None], Any]:
         weight: float, beta: float, k: float,
     ) -> None:  # fmt: skip
         factor, base, exponent = vset(np.float32(weight)), vset(np.float32(k)), np.float32(beta)
-        pieces = (length + 15) // 16
+        pieces = (length + POSITIONS - 1) // POSITIONS
         for item in range(begin, end):
             batch = item // pieces
-            first = 16 * (item - batch * pieces)
-            count = min(16, length - first)
+            first = POSITIONS * (item - batch * pieces)
+            count = min(POSITIONS, length - first)
             offset = 4 * (batch * channels * length + first)
             for channel in range(channels):
-                total = vset(np.float32(0.0))
                 low, high = max(0, channel - below), min(channels - 1, channel + above)
-                for at in range(offset + 4 * length * low, offset + 4 * length * high + 1, 4 * length):
-                    seen = vload(src + at)
-                    total = vfma(seen, seen, total)
-                at = offset + 4 * length * channel
-                value = vdiv(vload(src + at), power(vfma(total, factor, base), exponent))
-                if count == 16:
-                    vstore(dst + at, value)
-                else:
-                    vstore_part(dst + at, value, count)
+                # Neighbouring vectors together: processors fetch lines ahead within a page, and each channel has its own pages.
+                for position in range(0, count, 16):
+                    total = vset(np.float32(0.0))
+                    start = offset + 4 * position
+                    for at in range(start + 4 * length * low, start + 4 * length * high + 1, 4 * length):
+                        seen = vload(src + at)
+                        total = vfma(seen, seen, total)
+                    at = start + 4 * length * channel
+                    value = vdiv(vload(src + at), power(vfma(total, factor, base), exponent))
+                    if count - position >= 16:
+                        vstore(dst + at, value)
+                    else:
+                        vstore_part(dst + at, value, count - position)
 
     return kernel, types.void(*[types.int64] * 8, *[types.float64] * 3)
 
