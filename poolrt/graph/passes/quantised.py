@@ -50,6 +50,8 @@ class _Quantised:
 
 def fold_quantisation(ir: GraphIR) -> GraphIR:
     """Replace products, sums, functions, maximum pooling and views between quantised tensors, on the CPU."""
+    if not any(desc.dtype in _BYTES for desc in ir.values.values()):
+        return ir
     finder = _Finder(ir)
     found: dict[int, list[Node]] = {}
     for node in reversed(ir.nodes):
