@@ -24,6 +24,7 @@ from poolrt.workers.verbose.output import LEVELS
 
 from .fair_queue import FairQueue
 from .instructions import (
+    RING_ENDS,
     CollectStatistics,
     FindConstants,
     FindRingEnds,
@@ -181,7 +182,9 @@ class BackgroundThread:
             self._keep("on_constants_found", task.load, self._constants.find(task.constants))
         elif isinstance(task, FindRingEnds):
             found = self._attempt(self._find_ring_ends)
-            if not isinstance(found, PoolError):  # else clients and workers go on in Python
+            if isinstance(found, PoolError):  # clients and workers go on in Python
+                self._put("on_load_failed", RING_ENDS, found)
+            else:
                 self._keep("on_ring_ends", *found)
         else:
             begin = time.monotonic()

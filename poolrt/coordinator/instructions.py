@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from poolrt.workers.ipc.bounded_decoding import Payload
 from poolrt.workers.plans.execution_plan import PlanConstant
@@ -116,8 +116,12 @@ class NoteCreated(NamedTuple):
     entry: bytes
 
 
+#: Stands for the compiled ends of rings in the place of a load, whose numbers begin at 1.
+RING_ENDS: Final = 0
+
+
 class FindRingEnds(NamedTuple):
-    """Ask the store for the compiled ends of rings; the outcome goes to `State.on_ring_ends`."""
+    """Ask the store for the compiled ends of rings; `State.on_ring_ends` gets them, or the load `RING_ENDS` fails."""
 
 
 class Forget(NamedTuple):

@@ -25,6 +25,7 @@ from poolrt.workers.ipc.protocol import IN_FILE, Kind
 
 from .creations import Creation, Creations
 from .instructions import (
+    RING_ENDS,
     CloseFiles,
     FindConstants,
     Forget,
@@ -47,8 +48,6 @@ from .worker_set import WorkerSet, arena_full
 LOADS_LIMIT: Final = 64
 #: Bytes of graphs that one client may have waiting until they are lowered.
 GRAPHS_BYTES: Final = 128 * 1024 * 1024
-#: Waits for the compiled ends of rings in the place of a load, whose numbers begin at 1.
-_RING_ENDS: Final = 0
 #: Constants that the loads of one client that are under way may have, if there are several.
 CONSTANTS_LIMIT: Final = 20_000
 #: Characters of a graph's name that are kept, for errors.
@@ -225,7 +224,7 @@ class Loads:
         if entry:
             self._worker_set.rings.set_ends(entry)
         else:
-            self._creations.want(primitive, _RING_ENDS, 0, kernels)
+            self._creations.want(primitive, RING_ENDS, 0, kernels)
             self.schedule()
 
     def created(self, creation: Creation, entry: bytes, source: str) -> None:
@@ -233,7 +232,7 @@ class Loads:
         self._memory.put(creation.primitive.digest, entry)
         self._out.append(NoteCreated(entry))
         loads = dict.fromkeys(number for number, _ in creation.waiting)
-        if _RING_ENDS in loads:
+        if RING_ENDS in loads:
             self._worker_set.rings.set_ends(entry)
         for number, index in creation.waiting:
             if number in self.under_way:
@@ -311,7 +310,9 @@ class Loads:
             self._out.append(self._find(load, [job.constant]))
 
     def fail(self, number: int, error: PortableError) -> None:
-        """End a load and send its client the error."""
+        """End a load and send its client the error; that of the ends of rings is counted, and rings go on without."""
+        if number == RING_ENDS:
+            self._worker_set.rings.ends_failed += 1
         load = self.under_way.get(number)
         if load is not None:
             self._end(load)

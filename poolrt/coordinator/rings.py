@@ -67,6 +67,8 @@ class Rings:
         #: The entry of the compiled ends, empty before it comes; whether it was asked for; the peers that have it.
         self._ends = b""
         self._asked = False
+        #: How often they could be neither found nor created.
+        self.ends_failed = 0
         self._told: set[int] = set()
 
     def set_ends(self, entry: bytes) -> None:

@@ -47,4 +47,5 @@ def statistics(state: Counted) -> dict[str, Any]:
         "arena": {"bytes": state.leases.allocator.nbytes, "used": state.leases.allocator.used},
         "clients": len(state.clients),
         "workers_lost": state.worker_set.lost,
+        "ring_ends_failed": rings.ends_failed,
     }

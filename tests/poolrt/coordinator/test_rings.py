@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from poolrt.coordinator.instructions import (
+    RING_ENDS,
     AttachRing,
     FindRingEnds,
     HangUp,
@@ -22,8 +23,10 @@ from poolrt.coordinator.instructions import (
 from poolrt.coordinator.ring import Ring
 from poolrt.coordinator.rings import GRANTED_AFTER
 from poolrt.coordinator.state import State
+from poolrt.coordinator.statistics import statistics
 from poolrt.coordinator.watchdog import Limits
 from poolrt.coordinator.worker_set import GIVEN_UP_S
+from poolrt.errors import PoolError
 from poolrt.workers.ipc.protocol import Kind, check_message
 from poolrt.workers.ipc.ring import EXECUTED, NBYTES, ServingRing, SubmittingRing
 
@@ -292,4 +295,15 @@ def test_rings_go_on_without_ends_that_cannot_be_created() -> None:
     pool = _after_a_creation(Kind.BROKEN, "E", "text", "")
     assert pool.count(Kind.RING_ENDS) == 0
     assert not pool.closed
+    assert len(pool.rings) == 2
+    assert statistics(pool.state)["ring_ends_failed"] == 1
+
+
+def test_a_store_that_cannot_be_asked_for_the_ends_of_rings_is_counted() -> None:
+    pool = _Pool()
+    pool.grant()
+    assert statistics(pool.state)["ring_ends_failed"] == 0
+    pool.play(pool.state.on_load_failed(RING_ENDS, PoolError("the cache cannot be used")))
+    assert statistics(pool.state)["ring_ends_failed"] == 1
+    assert pool.count(Kind.FAILED) == 0
     assert len(pool.rings) == 2
