@@ -138,10 +138,7 @@ class ClientRing:
             if self._spin:
                 ring.note_processor(self._spin.here())
             ring.append(entry.model, entry.inputs, entry.outputs)
-            fence()
-            if sleep := ring.must_ring():
-                self._send_bell()
-                ring.note_rung(sleep)
+            self.wake()
         return True
 
     def perform(self, run: PreparedRun, loaded: LoadedModel) -> bool:
@@ -186,6 +183,29 @@ class ClientRing:
             loaded.client.glance()
         return True
 
+    def publish(self, run: PreparedRun, loaded: LoadedModel) -> bool:
+        """Submit a prepared run without waking the worker; False if there is no room, or the ring is not open. Call `wake`."""
+        words = self._words
+        with self._lock:
+            sequence = words[SUBMITTED] + 1
+            if self.under_way and self.under_way[-1].sequence >= sequence:
+                self.under_way.pop().end(RETURNED)  # an interrupt came before it was published
+            if self._end is None or self.lost or loaded.closing or words[STATE] != OPEN:
+                return False
+            if sequence - words[DONE] > CAPACITY:
+                return False
+            run.keeper, run.ring, run.sequence = loaded, self, sequence
+            self.under_way.append(run)
+            self._ring.publish(sequence, run.fields)
+        return True
+
+    def wake(self) -> None:
+        """Wake the worker if it sleeps."""
+        fence()
+        if sleep := self._ring.must_ring():
+            self._send_bell()
+            self._ring.note_rung(sleep)
+
     def count_runs(self, loaded: LoadedModel) -> int:
         """Return how many prepared runs of a model that is being closed are under way: each says so at its end."""
         found = 0
@@ -196,8 +216,13 @@ class ClientRing:
                     found += 1
         return found
 
-    def wait(self, entry: RingEntry | PreparedRun, client: Client, deadline: float | None = None) -> None:
-        """Wait until an entry has ended. Raises TimeoutError after the deadline, and PoolClosed if the connection ends."""
+    def wait(
+        self, entry: RingEntry | PreparedRun, client: Client, deadline: float | None = None, ahead: int = 0
+    ) -> None:
+        """Wait until an entry has ended. Raises TimeoutError after the deadline, and PoolClosed if the connection ends.
+
+        The wait may last until so many entries ``ahead`` have ended too, if they are submitted.
+        """
         sequence = entry.sequence
         while not entry.status and entry.sequence == sequence:  # a prepared run may be in use again
             leads = False
@@ -208,6 +233,8 @@ class ClientRing:
                     if entry.ended or entry.sequence != sequence:
                         return
                     target = (self.under_way[0] if self._followers else entry).sequence
+                    if ahead and not self._followers:
+                        target = min(target + ahead, self._ring.submitted)
                     if self._leading:
                         gate = allocate_lock()
                         gate.acquire()
@@ -251,7 +278,7 @@ class ClientRing:
         """Return whether the worker has begun an entry."""
         return entry.status not in (0, RETURNED) or self._ring.taken >= entry.sequence
 
-    def abandon(self, entry: RingEntry) -> None:
+    def abandon(self, entry: RingEntry | PreparedRun) -> None:
         """Wait no longer for an entry: its slots are used again when no worker can write to them."""
         with self._lock:
             entry.abandon()

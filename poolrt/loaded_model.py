@@ -67,7 +67,7 @@ class LoadedModel:
             self._unload()
         futures.want_all()
         if self.prepared is not None:
-            self.prepared.shed()
+            self.prepared.close()
 
     def begin_on_ring(self) -> bool:
         """Note that a run on a ring begins, which the coordinator does not see; False if the model has been closed."""

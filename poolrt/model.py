@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -17,6 +16,7 @@ from poolrt.workers.ipc.protocol import Kind
 from .cut_outputs import Cut, hidden_outputs
 from .link import Link
 from .loaded_model import LoadedModel
+from .mapped_runs import map_runs
 from .model_run import ModelRun
 from .prepared_run import PreparedRun
 from .prepared_runs import prepare_runs
@@ -165,19 +165,7 @@ class Model:
         limit = 8 if in_flight is None else in_flight
         if limit < 1:
             raise ValueError(f"in_flight must be at least 1, got {limit}")
-        under_way: deque[ModelRun] = deque()
-        try:
-            for inputs in batches:
-                if len(under_way) >= limit:
-                    yield under_way.popleft().finish()
-                run = ModelRun(self, self._check(inputs))
-                under_way.append(run)
-                self._session.repeat(run.start)
-            while under_way:
-                yield under_way.popleft().finish()
-        finally:
-            for run in under_way:
-                run.abandon()
+        return map_runs(self, batches, limit)
 
     def plan(self) -> PlanListing:
         """Return the steps of every run: operations, implementations, engines, layouts, and inserted reorders."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from poolrt.errors import CoordinatorLoss, PoolClosed, error_from_wire
 from poolrt.workers.ipc.channel import Message
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 class ModelRun:
     """One run: its input slots until it has ended, and its outputs until the caller has them."""
 
+    #: As of a prepared run that has not ended.
+    status: ClassVar[int] = 0
     __slots__ = (
         "_abandoned",
         "_arrays",
@@ -69,6 +71,10 @@ class ModelRun:
         found._loaded = loaded
         found.entry = run.convert(loaded, found._arrays)
         return found
+
+    def note_loaded(self, loaded: LoadedModel) -> None:
+        """Note the connection on which it was begun in another form."""
+        self._loaded = loaded
 
     @property
     def client(self) -> Client:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from _thread import LockType
 from array import array
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from poolrt.workers.ipc.ring import EXECUTED
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from .client_ring import ClientRing
     from .loaded_model import LoadedModel
+    from .prepared_runs import PreparedRuns
     from .shared_memory import SharedMemory
 
 #: An input: its name, the view on its slot, its data type and shape.
@@ -35,6 +36,7 @@ class PreparedRun:
     """
 
     __slots__ = (
+        "_home",
         "_inputs",
         "_memory",
         "_outputs",
@@ -58,13 +60,15 @@ class PreparedRun:
         inputs: Sequence[Port],
         outputs: Sequence[tuple[str, NDArray[Any]]],
         tokens: deque[int],
+        home: Callable[[], PreparedRuns | None],
     ) -> None:
         """Take the slots of inputs and outputs, with their bytes; ``ring_fields`` are the model and the numbers of both.
 
-        At its end it adds one to ``tokens``.
+        `finish` returns it to its ``home``. At its end it adds one to ``tokens``.
         """
         self._memory = memory
         self._tokens = tokens
+        self._home = home
         self._slots = slots
         self._inputs = inputs
         self._outputs = outputs
@@ -97,11 +101,18 @@ class PreparedRun:
             view[...] = given
         return len(inputs) == len(self._inputs)
 
-    def take_outputs(self) -> Outputs:
-        """Return copies of the outputs of a run that was executed."""
+    def finish(self) -> Outputs:
+        """Return copies of the outputs of a run that was executed, and let it be used again."""
         found = Outputs()
         for name, view in self._outputs:
             found[name] = view.copy()
+        self.status = self.sequence = 0
+        self.ring = None
+        if self.gates:
+            self.gates = []
+        home = self._home()
+        if home is not None and not home.closed:
+            home.free.append(self)
         return found
 
     def end(self, status: int) -> None:
@@ -154,11 +165,6 @@ class PreparedRun:
     def inputs(self) -> list[NDArray[Any]]:
         """The inputs, in their slots."""
         return [view for _, view, _, _ in self._inputs]
-
-    @property
-    def was_executed(self) -> bool:
-        """Whether it has outputs."""
-        return self.status == EXECUTED
 
     def __del__(self) -> None:
         # A finalizer takes no lock, so no slot is kept for other uses.

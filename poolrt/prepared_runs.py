@@ -6,12 +6,13 @@ shared memory already, rings that are full, paused or not there yet.
 
 from __future__ import annotations
 
+import weakref
 from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from poolrt.errors import ArenaFull, PoolRefused
-from poolrt.workers.ipc.ring import SLOTS_LIMIT
+from poolrt.workers.ipc.ring import EXECUTED, SLOTS_LIMIT
 
 from .prepared_run import PreparedRun
 from .run_inputs import Outputs
@@ -33,14 +34,16 @@ class PreparedRuns:
 
     __slots__ = (
         "__weakref__",
-        "_free",
         "_inputs",
-        "_kind",
         "_limit",
         "_results",
         "_sizes",
+        "_this",
         "_tokens",
         "client",
+        "closed",
+        "free",
+        "kind",
         "memory",
         "number",
     )
@@ -52,12 +55,15 @@ class PreparedRuns:
         self._inputs = inputs
         self._results = results
         #: The type of arrays, once NumPy is needed.
-        self._kind: type = type(None)
+        self.kind: type = type(None)
         self._sizes = [spec.nbytes for spec in (*inputs, *results)]
-        self._free: deque[PreparedRun] = deque()
+        self.free: deque[PreparedRun] = deque()
         #: One for each that may be made yet.
         self._limit = min(_MOST, _BYTES // max(1, sum(self._sizes)))
         self._tokens = deque(range(self._limit))
+        #: Whether its model has been closed: runs are not kept any more.
+        self.closed = False
+        self._this = weakref.ref(self)
         self.memory.shed.add(self)
 
     def run(self, loaded: LoadedModel, inputs: dict[str, Any]) -> Outputs | PreparedRun | None:
@@ -71,8 +77,8 @@ class PreparedRuns:
         run = self.take()
         if run is None:
             return None
-        if not run.fill(inputs, self._kind):
-            self._free.append(run)
+        if not run.fill(inputs, self.kind):
+            self.free.append(run)
             return None
         begun = False
         try:
@@ -81,35 +87,36 @@ class PreparedRuns:
             run.abandon()
             ring.withdraw(run)
             raise
-        if begun and not run.was_executed:
+        if begun and run.status != EXECUTED:
             return run
-        outputs = run.take_outputs() if begun else None
-        run.reset()
-        self._free.append(run)
-        return outputs
+        if begun:
+            return run.finish()
+        self.free.append(run)
+        return None
 
     def take(self) -> PreparedRun | None:
         """Return a run that is not in use, None if there are too many, or memory is short."""
         try:
-            return self._free.pop()
+            return self.free.pop()
         except IndexError:
             return self._make()
 
     def give(self, run: PreparedRun) -> None:
         """Let a run that has ended, or was not begun, be used again."""
         run.reset()
-        self._free.append(run)
+        self.free.append(run)
 
-    def fill(self, run: PreparedRun, inputs: Any) -> bool:
-        """Copy the inputs of a run to its slots; False if they are unusual."""
-        return type(inputs) is dict and run.fill(inputs, self._kind)
+    def close(self) -> None:
+        """Release the slots of all runs, of those in use at their end."""
+        self.closed = True
+        self.shed()
 
     def shed(self) -> int:
         """Release the slots of runs that are not in use; return of how many."""
         found = 0
         try:
             while True:
-                self._free.pop()
+                self.free.pop()
                 found += 1
         except IndexError:
             return found
@@ -119,19 +126,30 @@ class PreparedRuns:
         count = min(_AT_ONCE, len(self._tokens), max(1, self._limit - len(self._tokens)))
         if count < 1:
             return None
+        # Slots that other runs have left need no coordinator.
+        memory, given, results = self.memory, self._sizes[: len(self._inputs)], self._sizes[len(self._inputs) :]
+        inputs: list[int] = []
+        outputs: list[int] | None = None
         try:
-            offsets = self.memory.take(self._sizes * count)
+            inputs = memory.take(given * count)
+            outputs = memory.take_outputs(results * count, ahead=False)
         except (ArenaFull, PoolRefused):
             return None
+        finally:
+            if outputs is None:
+                for offset in inputs:
+                    memory.release(offset)
         import numpy
 
-        self._kind = numpy.ndarray
-        size = len(self._sizes)
-        made = [self._prepare(offsets[begin : begin + size]) for begin in range(0, len(offsets), size)]
+        self.kind = numpy.ndarray
+        made: list[PreparedRun] = []
+        for _ in range(count):
+            begin, end = len(made) * len(given), len(made) * len(results)
+            made.append(self._prepare([*inputs[begin : begin + len(given)], *outputs[end : end + len(results)]]))
         for _ in made:
             if self._tokens:
                 self._tokens.pop()
-        self._free.extend(made[1:])
+        self.free.extend(made[1:])
         return made[0]
 
     def _prepare(self, offsets: Sequence[int]) -> PreparedRun:
@@ -143,7 +161,13 @@ class PreparedRuns:
         outputs = [(name, view) for name, view, _, _ in views[count:]]
         fields = self.number, count, len(outputs)
         return PreparedRun(
-            self.memory, fields, [*zip(offsets, self._sizes, strict=True)], views[:count], outputs, self._tokens
+            self.memory,
+            fields,
+            [*zip(offsets, self._sizes, strict=True)],
+            views[:count],
+            outputs,
+            self._tokens,
+            self._this,
         )
 
 

@@ -93,6 +93,10 @@ class RingRuns:
                     best, least = ring, count
         return best
 
+    def has_model(self, model: int) -> bool:
+        """Return whether a ring may run a model."""
+        return any(model in ring.models for ring in self._all)
+
     def count_runs(self, loaded: LoadedModel) -> int:
         """Return how many prepared runs of a model are under way, as `ClientRing.count_runs` says."""
         return sum(ring.count_runs(loaded) for ring in self._all)

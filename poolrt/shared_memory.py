@@ -89,8 +89,8 @@ class SharedMemory:
                 return
         self._release(offset, nbytes)
 
-    def take_outputs(self, sizes: Sequence[int]) -> list[int]:
-        """Return the offsets of slots for outputs of ``sizes`` bytes, and take some of small sizes ahead. Raises ArenaFull."""
+    def take_outputs(self, sizes: Sequence[int], *, ahead: bool = True) -> list[int]:
+        """Return the offsets of slots for outputs of ``sizes`` bytes; take some of small sizes ahead. Raises ArenaFull."""
         with self._lock:
             self._keep_returned()
             found = [self._kept_outputs.take(nbytes) for nbytes in sizes]
@@ -98,8 +98,8 @@ class SharedMemory:
         if not missing:
             return found
         try:
-            ahead = [nbytes for nbytes in missing if nbytes <= _AHEAD_BYTES]
-            spare = ahead * (min(_AHEAD, NUMBERS_LIMIT // len(missing)) - 1)
+            small = [nbytes for nbytes in missing if nbytes <= _AHEAD_BYTES] if ahead else []
+            spare = small * (min(_AHEAD, NUMBERS_LIMIT // len(missing)) - 1)
             offsets = self._allocate(missing + spare)
         except BaseException:
             for offset, nbytes in zip(found, sizes, strict=True):

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -35,7 +36,7 @@ def _rings(pool: poolrt.Pool) -> list[ClientRing]:
 def _prepared(model: poolrt.Model) -> list[PreparedRun]:
     """Return the prepared runs of a model that are not in use."""
     prepared = model._loaded.prepared
-    return [] if prepared is None else [*prepared._free]
+    return [] if prepared is None else [*prepared.free]
 
 
 def crashes(x: Any, y: Any) -> None:
@@ -300,3 +301,119 @@ def test_a_forked_process_runs_on_a_connection_of_its_own(own_pool: poolrt.Pool)
     for _ in range(10):
         np.testing.assert_array_equal(model.run(x=_X)["y"], np.maximum(_X, 0))
     assert os.waitpid(pid, 0)[1] == 0
+
+
+@pytest.mark.parametrize("in_flight", [1, 2, 8, 64, 300])
+def test_map_yields_all_outputs_in_order_for_usual_and_unusual_inputs(pool: poolrt.Pool, in_flight: int) -> None:
+    model = _load(pool)
+    rng = np.random.default_rng()
+    given = [rng.standard_normal((4, 8)).astype(np.float32) for _ in range(700)]
+    shared = pool.empty((4, 8), "float32")
+    shared[...] = given[13]
+
+    def batches() -> Iterator[Any]:
+        for number, x in enumerate(given):
+            if number == 13:
+                yield {"x": shared}
+            elif number % 50 == 7:
+                yield {"x": x.tolist()}
+            elif number % 50 == 8:
+                yield MappingProxyType({"x": x})
+            elif number % 50 == 9:
+                time.sleep(0.002)
+                yield {"x": x.copy()}
+            else:
+                reused[...] = x  # it may be changed once the next one is asked for
+                yield {"x": reused}
+
+    reused = np.empty((4, 8), np.float32)
+    kept = [outputs["y"] for outputs in model.map(batches(), in_flight)]
+    assert len(kept) == len(given)
+    for x, y in zip(given, kept, strict=True):
+        np.testing.assert_array_equal(y, np.maximum(x, 0))
+
+
+def test_map_reads_no_further_ahead_than_it_may_and_leaves_nothing_when_it_is_closed(pool: poolrt.Pool) -> None:
+    model = _load(pool)
+    read = 0
+
+    def endless() -> Iterator[dict[str, Any]]:
+        nonlocal read
+        while True:
+            read += 1
+            yield {"x": _X}
+
+    for limit in (1, 5, 64):
+        read = 0
+        mapped = model.map(endless(), limit)
+        for number in range(200):
+            np.testing.assert_array_equal(next(mapped)["y"], np.maximum(_X, 0))
+            assert read <= number + 1 + limit
+        mapped.close()  # type: ignore[attr-defined]
+        np.testing.assert_array_equal(model.run(x=_X)["y"], np.maximum(_X, 0))
+        wait_until(lambda: not any(map(len, _rings(pool))) or _look(pool), "nothing is under way")
+
+
+def _look(pool: poolrt.Pool) -> bool:
+    for ring in _rings(pool):
+        ring.look()
+    return not any(map(len, _rings(pool)))
+
+
+def test_map_raises_the_error_of_a_run_in_its_turn(crashing: poolrt.Graph, settings: dict[str, Any]) -> None:
+    create(settings["home"], crashing)
+    with poolrt.Pool(workers=1, threads=1, retries=1, **settings) as pool:
+        model = _load(pool, crashing, 1, x=np.full(1, 0.5, np.float32))
+        values = [np.full(1, 0.25 if number != 40 else 2, np.float32) for number in range(100)]
+        mapped = model.map(({"x": x} for x in values), 64)
+        assert [float(next(mapped)["y"][0]) for _ in range(40)] == [0.25] * 40
+        with pytest.raises(RunFailed, match=r"ValueError: large$"):
+            next(mapped)
+        values[40][:] = -1
+        mapped = model.map(({"x": x} for x in values), 64)
+        with pytest.raises(WorkerLost):
+            list(mapped)
+        assert model.run(x=np.full(1, 0.5, np.float32))["y"][0] == 0.5
+
+
+def test_map_is_right_while_workers_are_killed_and_functions_are_called(own_pool: poolrt.Pool) -> None:
+    model = _load(own_pool)
+    stop = threading.Event()
+
+    def disturb() -> int:
+        count = 0
+        while not stop.is_set():
+            own_pool.submit(pow, 2, 3).result(BOUND_S)
+            count += 1
+        return count
+
+    rng = np.random.default_rng()
+    given = [rng.standard_normal((4, 8)).astype(np.float32) for _ in range(3000)]
+    with ThreadPoolExecutor(1) as threads:
+        disturbing = threads.submit(disturb)
+        for number, outputs in enumerate(model.map(({"x": x} for x in given), 64)):
+            np.testing.assert_array_equal(outputs["y"], np.maximum(given[number], 0))
+        stop.set()
+        assert disturbing.result(BOUND_S) > 0
+    for number, outputs in enumerate(model.map(({"x": x} for x in given), 64)):
+        np.testing.assert_array_equal(outputs["y"], np.maximum(given[number], 0))
+        if number in (500, 1500):
+            os.kill(own_pool.stats()["workers"][0]["pid"], signal.SIGKILL)
+    assert own_pool.stats()["workers_lost"] == 2
+
+
+def test_a_slow_source_has_each_run_begin_at_once(pool: poolrt.Pool) -> None:
+    """No run waits unbegun in a batch while the source of inputs does."""
+    model = _load(pool)
+
+    def count() -> int:
+        return sum(ring._ring.done for ring in _rings(pool))
+
+    before = count()
+
+    def source() -> Iterator[dict[str, Any]]:
+        for number in range(30):
+            yield {"x": _X}
+            wait_until(lambda number=number: count() == before + number + 1, "the run was executed")  # type: ignore[misc]
+
+    assert len(list(model.map(source(), 64))) == 30

@@ -180,7 +180,8 @@ _CLIENT = """
     for line in sys.stdin:
         futures = [model.submit(x=np.full((4, 8), n, np.float32)) for n in range(50)]
         assert [f.result(60)["y"].sum() for f in futures] == [32.0 * n for n in range(50)]
-        for n in range(200):
+        for n in range(3000):  # longer than the restart takes to begin
+            n %= 200
             assert model.run(x=np.full((4, 8), n, np.float32))["y"].sum() == 32 * n
         print(pool.stats()["pid"], flush=True)
 """
