@@ -24,6 +24,7 @@ from poolrt.workers.ipc.ring import (
     CAPACITY,
     CHANGING,
     DONE,
+    EXECUTED,
     OPEN,
     PAUSED,
     RETURNED,
@@ -168,7 +169,11 @@ class ClientRing:
                     if words[DONE] < sequence or self._followers:
                         self._reap()
                     elif not run.status:
-                        run.end(self._ring.status(sequence))
+                        status = self._ring.status(sequence)
+                        if status == EXECUTED and not run.counted:
+                            run.status, run.keeper = status, None  # as `end`
+                        else:
+                            run.end(status)
                         self.under_way.popleft()
                     if run.status:
                         if not self._followers:

@@ -55,8 +55,9 @@ class CompiledEnd:
         self._submission = (ctypes.c_int64 * 8)(0, 0, address, entry, 0, ring.rung_address, bell, spin_us > 0)
         self._waiting = (ctypes.c_int64 * 8)(0, 0, address, 0, 1000 * spin_us, bell, ring.rung_address, outcome)
         room = ctypes.addressof(self._room)
-        self._submit = room, room + 32, ctypes.addressof(self._submission)
-        self._wait = room, room + 32, ctypes.addressof(self._waiting)
+        # As objects: made of numbers at each call, they take as long as the call.
+        self._submit = tuple(map(ctypes.c_void_p, (room, room + 32, ctypes.addressof(self._submission))))
+        self._wait = tuple(map(ctypes.c_void_p, (room, room + 32, ctypes.addressof(self._waiting))))
 
     def close(self) -> None:
         """Use the bell no more, whose descriptor may be another one's soon."""
