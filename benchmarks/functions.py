@@ -91,7 +91,7 @@ def _report(title: str, found: dict[str, float], unit: str, goal: str) -> None:
         value = f"{1 / seconds:,.0f} calls/s" if unit == "rate" else f"{seconds * 1e6:,.1f} us"
         lines.append(f"{name}: {value}")
     rival = found[list(found)[1]]
-    lines.append(f"time as a part of {list(found)[1]}'s: {found['poolrt'] / rival:.3f} ({goal})")
+    lines.append(f"time beside {list(found)[1]}: ratio {found['poolrt'] / rival:.3f} ({goal})")
     record(f"functions: {title}", lines)
 
 
