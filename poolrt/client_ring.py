@@ -216,7 +216,7 @@ class ClientRing:
         found = 0
         with self._lock:
             for entry in self.under_way:
-                if entry.keeper is loaded and not entry.counted:
+                if entry.keeper is not None and entry.keeper is loaded and not entry.counted:
                     entry.counted = True
                     found += 1
         return found

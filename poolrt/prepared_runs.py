@@ -129,14 +129,15 @@ class PreparedRuns:
         # Slots that other runs have left need no coordinator.
         memory, given, results = self.memory, self._sizes[: len(self._inputs)], self._sizes[len(self._inputs) :]
         inputs: list[int] = []
-        outputs: list[int] | None = None
+        taken = False
         try:
             inputs = memory.take(given * count)
             outputs = memory.take_outputs(results * count, ahead=False)
+            taken = True
         except (ArenaFull, PoolRefused):
             return None
         finally:
-            if outputs is None:
+            if not taken:
                 for offset in inputs:
                     memory.release(offset)
         import numpy

@@ -167,9 +167,10 @@ def test_a_result_that_is_dropped_is_free_at_once_by_messages_and_on_rings(own_p
     """Not when the collector comes: a large one would be written to new memory each time meanwhile."""
     x = np.random.default_rng().integers(0, 256, 1 << 20, np.uint8)
     memory = own_pool._session.memory
+    functions: list[Callable[[Any], Any]] = [_same, np.copy, _same]
     gc.disable()
     try:
-        for function in (_same, np.copy, _same):
+        for function in functions:
             for _ in range(8):
                 result = own_pool.submit(function, x).result(BOUND_S)
                 np.testing.assert_array_equal(result, x)
