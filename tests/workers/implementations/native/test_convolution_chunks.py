@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from poolrt.cachestore import CacheStore
 from poolrt.workers.desc import Arg, Convolution, MemoryDesc, PostOp, PrimitiveAttr, post_op_src
 from poolrt.workers.engines.engine import Engine
 from poolrt.workers.engines.target import cpu_target
@@ -17,6 +18,7 @@ from poolrt.workers.implementations.native.convolution_chunks import Sizes, chun
 from poolrt.workers.implementations.primitive_desc import primitive_desc, primitive_descs
 from poolrt.workers.streams.stream import Stream
 from tests.references import pack, reference, unpack
+from tests.workers import compiled
 from tests.workers.native_runner import NativeRunner
 
 #: images, inputs, outputs, image, kernel, strides, dilations, padding, groups
@@ -110,7 +112,9 @@ def test_sums_of_many_inputs_are_right(
 
 @pytest.mark.parametrize("groups", [1, 4])
 @pytest.mark.parametrize("chain", [("add",), ("add", "relu"), ("relu", "add")], ids="-".join)
-def test_the_tensor_that_is_added_may_be_the_destination(chain: tuple[str, ...], groups: int) -> None:
+def test_the_tensor_that_is_added_may_be_the_destination(
+    chain: tuple[str, ...], groups: int, store: CacheStore
+) -> None:
     """Sums so far, and outputs of other groups, are in the destination: what is added must have been read before."""
     opened = convolution((2, 640, 88, (7, 5), (3, 3), (1, 1), (0, 0), 1, groups))
     op: Any = primitive_desc(opened, PrimitiveAttr(), cpu_target()).op
@@ -124,7 +128,7 @@ def test_the_tensor_that_is_added_may_be_the_destination(chain: tuple[str, ...],
     for arg, values in args.items():
         memories[arg].map()[:] = pack(values, pd.memories()[arg]).view(np.uint8).tobytes()
     stream = Stream(engine)
-    Primitive(pd, engine).execute(stream, memories)
+    Primitive(pd, engine, compiled.cache(4, store)).execute(stream, memories)
     stream.wait()
     got = unpack(np.frombuffer(memories[Arg.DST].map(), np.float32), pd.memories()[Arg.DST])
     assert_near(got, op, attr, args)
