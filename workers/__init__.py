@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .operations.convolution import Convolution
     from .operations.cumulative_sum import CumulativeSum
     from .operations.deconvolution import Deconvolution
+    from .operations.dft import Dft
     from .operations.dynamic_quantise import DynamicQuantise
     from .operations.eltwise import Eltwise
     from .operations.gather import Gather
@@ -76,6 +77,7 @@ __all__ = [
     "CostPrimitiveCache",
     "CumulativeSum",
     "Deconvolution",
+    "Dft",
     "DynamicQuantise",
     "Eltwise",
     "Engine",

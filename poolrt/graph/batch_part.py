@@ -238,7 +238,7 @@ _RULES: Final[Mapping[str, _Rule]] = {
         ),
         _first_alone,
     ),
-    **dict.fromkeys(("softmax", "shuffle", "cumulative_sum", "arg_reduction", "top_k"), _other_axis),
+    **dict.fromkeys(("softmax", "shuffle", "cumulative_sum", "arg_reduction", "top_k", "dft"), _other_axis),
     **dict.fromkeys(("binary", "sum", "select", "attention"), _row_by_row),
     "concat": _other_axis,
     "reduction": _reduction,

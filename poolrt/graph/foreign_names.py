@@ -37,6 +37,8 @@ _OPERATIONS: Final = {
     "rms_norm": "rms_normalization",
     **dict.fromkeys(("take", "embedding", "index_select"), "gather(x, indices, axis)"),
     "topk": "top_k(x, k, axis)", "cumsum": "cumulative_sum(x, axis)", "argmax": "arg_max(x, axis)", "argmin": "arg_min(x, axis)",
+    "fft": "dft(x, axis)", "ifft": "dft(x, axis, inverse=True)", "rfft": "dft(x, axis, one_sided=True)",
+    "irfft": "dft(x, axis, inverse=True, one_sided=True)",
     "repeat": "tile(x, repeats)", "pixel_shuffle": "depth_to_space(x, block_size, 'CRD')",
     "pixel_unshuffle": "space_to_depth(x, block_size)",
     **dict.fromkeys(("scatter", "scatter_add", "put_along_axis"), "scatter_elements(x, indices, updates, axis)"),

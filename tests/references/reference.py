@@ -20,6 +20,7 @@ from poolrt.workers.desc import (
     Convolution,
     CumulativeSum,
     Deconvolution,
+    Dft,
     DynamicQuantise,
     Eltwise,
     Gather,
@@ -59,6 +60,7 @@ from .concat import concat
 from .convolution import convolution, deconvolution
 from .cumulative_sum import cumulative_sum
 from .data_types import numpy_type
+from .dft import dft
 from .dynamic_quantise import dynamic_quantise
 from .eltwise import eltwise
 from .gather import gather
@@ -207,6 +209,8 @@ def _operation(op: OpDesc, args: Mapping[int, Array]) -> Array:
             return pad(op, args[Arg.SRC])
         case CumulativeSum():
             return cumulative_sum(op, args[Arg.SRC])
+        case Dft():
+            return dft(op, args[Arg.SRC])
         case Reorder():
             return args[Arg.SRC]
         case Prelu():

@@ -51,6 +51,7 @@ OPERATIONS: Final = {
     "non_max_suppression": "NonMaxSuppression",
     "matmul_nbits": "MatmulNbits",
     "dynamic_quantise": "DynamicQuantise",
+    "dft": "Dft",
 }
 #: Operations without a public class, created and cached like the others. Graphs have only calls, which `Graph.call` makes.
 INTERNAL: Final = {"region_loop": "RegionLoop", "ring_ends": "RingEnds", "padding": "Padding", "call": "Call"}

@@ -131,5 +131,6 @@ _DESCRIBE: Final[Mapping[str, _Describe]] = {
     "non_max_suppression": indexing.non_max_suppression,
     "matmul_nbits": products.matmul_nbits,
     "dynamic_quantise": pointwise.dynamic_quantise,
+    "dft": pointwise.dft,
     "call": calls.call,
 }

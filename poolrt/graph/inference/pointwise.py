@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from poolrt.workers.desc import MemoryDesc, OpDesc
+from poolrt.workers.desc import Dft, MemoryDesc, OpDesc
 
 from ..shapes import broadcast, normalize_axes
 from .result import Attrs, Operation, describe_result
@@ -20,6 +20,14 @@ def dynamic_quantise(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, dt
     """Describe bytes, their scale and their zero point."""
     (src,) = srcs
     return op(src, MemoryDesc(src.dims, dtype or "u8"), MemoryDesc((), "f32"), MemoryDesc((), "u8"), **attrs)
+
+
+def dft(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, dtype: str) -> OpDesc:
+    """Describe the frequencies of signals, or signals."""
+    (src,) = srcs
+    # What is no transform is refused by its descriptor.
+    made = Dft.result_dims(src.dims, *(attrs[name] for name in ("axis", "length", "inverse", "one_sided")))
+    return op(src, MemoryDesc(made, dtype or src.dtype), **attrs)
 
 
 def binary(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, dtype: str) -> OpDesc:

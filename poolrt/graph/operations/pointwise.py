@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Unpack
 
-from poolrt.workers.desc.typed import to_bool, to_float, to_floats
+from poolrt.workers.desc.typed import to_bool, to_float, to_floats, to_integer
 
 from ..eltwise import complete_parameters
 from ..shapes import normalize_axes, normalize_axis
@@ -84,6 +84,35 @@ class Pointwise(Family):
             along = normalize_axis(axis, value.ndim)
             left_out, from_end = to_bool("exclusive", exclusive), to_bool("reverse", reverse)
             return node.add([value], axis=along, exclusive=left_out, reverse=from_end)
+
+    def dft(
+        self,
+        src: Operand,
+        axis: int,
+        length: int | None = None,
+        *,
+        inverse: bool = False,
+        one_sided: bool = False,
+        **options: Unpack[NodeOptions],
+    ) -> Value:
+        """Transform signals along an axis to their frequencies, or back if ``inverse``, which divides by the length.
+
+        The last dimension of src has real parts alone (1) or real and imaginary parts (2). Signals are cut to ``length``, or
+        lengthened with zeros. A ``one_sided`` transform has the frequencies 0 to length // 2; if inverse, src has these, and
+        the result is real. On the CPU, float32 and float64 are fast if the length is 65,536 at most and has no prime factor
+        above 13: sums are of their type. Otherwise each result is a sum over the signal, in float64.
+        """
+        with self._build("dft", **options) as node:
+            value = node.operand("src", src)
+            along, back, half = (
+                normalize_axis(axis, value.ndim),
+                to_bool("inverse", inverse),
+                to_bool("one_sided", one_sided),
+            )
+            size = value.shape[along]
+            whole = max(2 * (size - 1), 1) if back and half else size
+            taken = whole if length is None else to_integer("length", length)
+            return node.add([value], axis=along, length=taken, inverse=back, one_sided=half)
 
     def reduction(
         self,

@@ -109,6 +109,9 @@ OPERATIONS: Final[dict[str, tuple[tuple[int, ...], Build]]] = {
         ),
     ),
     "dynamic_quantise": (IMAGE, lambda g, x: g.dynamic_quantise(x)),
+    "dft": (
+        (3, 2, 12, 2), lambda g, x: (g.dft(x, 2), g.dft(x, -2, 17, inverse=True), g.dft(x, 1, 6, inverse=True, one_sided=True))
+    ),
     "top_k": (IMAGE, lambda g, x: (*g.top_k(x, 4), *g.top_k(x, 2, 1, largest=False))),
     "lrn": (IMAGE, lambda g, x: g.lrn(x, 3, 0.5, algorithm="within_channel")),
     "sum": (IMAGE, lambda g, x: g.sum([x, g.eltwise(x, "tanh")], (0.5, -2.0))),

@@ -16,6 +16,7 @@ from poolrt.workers.desc import (
     Binary,
     Concat,
     CumulativeSum,
+    Dft,
     DynamicQuantise,
     Eltwise,
     Gather,
@@ -384,6 +385,14 @@ def dynamic_quantise(rng: Random) -> OpDesc:
     return DynamicQuantise(_md(sizes), _md(sizes, "u8"), _md(()), _md((), rng.choice(("u8", "s32"))))
 
 
+def dft(rng: Random) -> OpDesc:
+    sizes = (*dims(rng, rng.choice((1, 2, 3)), False), rng.choice((1, 2)))
+    axis, length = rng.randrange(len(sizes) - 1), rng.randint(1, 9)
+    inverse, one_sided = rng.random() < 0.5, rng.random() < 0.5
+    made = Dft.result_dims(sizes, axis, length, inverse, one_sided)
+    return Dft(_md(sizes), _md(made), axis, length, inverse, one_sided)
+
+
 #: Kind -> what draws a row-major descriptor of it.
 _DRAWN: Final[dict[str, Callable[[Random], OpDesc]]] = {
     "convolution": convolution, "deconvolution": deconvolution, "pooling": pooling, "eltwise": eltwise, "binary": binary,
@@ -395,7 +404,7 @@ _DRAWN: Final[dict[str, Callable[[Random], OpDesc]]] = {
     "select": select, "arg_reduction": arg_reduction,
     "pad": pad, "scatter": scatter,
     "cumulative_sum": cumulative_sum, "top_k": top_k, "non_max_suppression": non_max_suppression,
-    "matmul_nbits": matmul_nbits, "dynamic_quantise": dynamic_quantise,
+    "matmul_nbits": matmul_nbits, "dynamic_quantise": dynamic_quantise, "dft": dft,
 }  # fmt: skip
 assert _DRAWN.keys() == OPERATIONS.keys()
 

@@ -45,7 +45,7 @@ from poolrt.workers.desc.operations.recurrent import DIRECTIONS
 from poolrt.workers.desc.operations.reduction import REDUCTION_ALGORITHMS
 from tests.workers.desc.windows import Channels, Sizes, Window, convolution, deconvolution, pooling
 
-from .mixed_types import SHAPES, dynamic_quantises, matmuls_nbits, non_max_suppressions, top_ks
+from .mixed_types import SHAPES, dfts, dynamic_quantises, matmuls_nbits, non_max_suppressions, top_ks
 
 TYPES: Final = ("f64", "f32", "f16", "bf16", "s64", "u64", "s32", "u32", "s16", "u16", "s8", "u8", "bool")
 #: Some with groups, dilations and paddings unlike on both sides at once: of a few channels, of whole blocks, of one each.
@@ -454,4 +454,5 @@ MAKERS: Final[dict[str, tuple[tuple[str, ...], Callable[[str, str], list[OpDesc]
     "non_max_suppression": (_ANY, non_max_suppressions),
     "matmul_nbits": (_ANY, matmuls_nbits),
     "dynamic_quantise": (_ANY, dynamic_quantises),
+    "dft": (_ANY, dfts),
 }

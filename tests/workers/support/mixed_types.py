@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from poolrt.workers.desc import DynamicQuantise, MatmulNbits, MemoryDesc, NonMaxSuppression, OpDesc, TopK
+from poolrt.workers.desc import Dft, DynamicQuantise, MatmulNbits, MemoryDesc, NonMaxSuppression, OpDesc, TopK
 from tests.workers.desc.windows import Sizes
 
 SHAPES: Final[tuple[Sizes, ...]] = ((2, 19, 5, 3), (3, 17), (33,), (1, 16, 3, 3), (2, 5, 3, 2, 4), (0, 4, 2, 2))
@@ -49,6 +49,19 @@ def matmuls_nbits(prop: str, dtype: str) -> list[OpDesc]:
         weights, bias = MemoryDesc((columns, blocks, nbytes), "u8"), MemoryDesc((columns,), dtype)
         src, scales, dst = (MemoryDesc(d, dtype) for d in ((rows, depth), (columns, blocks), (rows, columns)))
         found.append(MatmulNbits(src, weights, scales, points, None if number % 2 else bias, dst, bits))
+    return found
+
+
+def dfts(prop: str, dtype: str) -> list[OpDesc]:
+    """Signals that are cut and lengthened, of composite and prime lengths, along each axis."""
+    shapes: tuple[tuple[Sizes, int, int, bool, bool], ...] = (
+        ((2, 12, 3, 2), 1, 12, False, False), ((3, 5, 1), 1, 20, False, True), ((9, 2, 2), 0, 7, True, False),
+        ((2, 6, 2), 1, 10, True, True), ((2, 17, 1), 1, 17, True, False), ((0, 4, 2), 1, 8, False, False),
+    )  # fmt: skip
+    found: list[OpDesc] = []
+    for dims, axis, length, inverse, half in shapes:
+        dst = Dft.result_dims(dims, axis, length, inverse, half)
+        found.append(Dft(MemoryDesc(dims, dtype), MemoryDesc(dst, dtype), axis, length, inverse, half))
     return found
 
 

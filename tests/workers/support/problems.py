@@ -12,6 +12,7 @@ from poolrt.workers.desc import (
     Arg,
     Attention,
     BatchNormalization,
+    Dft,
     GroupNormalization,
     LayerNormalization,
     NonMaxSuppression,
@@ -38,6 +39,7 @@ FAST: Final = {
     "attention": 10 * EPSILON,
     "batch_normalization": 5e-7,
     "eltwise": 4e-6,
+    "dft": 5e-7,
     "group_normalization": 5e-7,
     "layer_normalization": 5e-7,
     "lrn": 5e-7,
@@ -111,8 +113,12 @@ def summand(op: OpDesc, args: dict[int, Array], implementation: str, arg: int) -
     What a step of a recurrent network adds up is about 1, however near to 0 the state is that comes of it. Fast layer and
     group normalisations have a mean with errors relative to what they add up for it, and a dst with errors relative to
     the scale: before it, the mean square is 1. What a resampling or attention weighs may cancel, and so may the terms of a
-    gradient; a fast attention's weights have errors relative to what a score adds up.
+    gradient, or of a Fourier transform; a fast attention's weights have errors relative to what a score adds up.
     """
+    if isinstance(op, Dft) and (not implementation.startswith(REFERENCE) or op.dst.dtype == "f64"):
+        read = np.abs(np.take(np.asarray(args[Arg.SRC], np.float64), range(op.read), op.axis))
+        added: Array = read.sum((op.axis, -1), keepdims=True) * (2 if op.mirrors else 1)
+        return added / op.length if op.inverse else added
     if op.kind in RECURRENT:
         return 1.0
     if isinstance(op, Resampling) and (not implementation.startswith(REFERENCE) or op.algorithm == "cubic"):

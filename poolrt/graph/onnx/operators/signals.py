@@ -8,6 +8,9 @@ from typing import Final
 
 import numpy as np
 
+from poolrt.workers.implementations.native.dft import find_factors
+
+from ...values import Value
 from ..call import NodeCall, Operator
 from ..element_types import array_type
 from ..tensors import Operand, dtype_of, shape_of
@@ -43,8 +46,17 @@ def fourier(call: NodeCall) -> Operand:
 
 
 def _transform(call: NodeCall, source: Operand, axis: int, length: int, inverse: bool, one_sided: bool) -> Operand:
-    """Transform in float64: by matrices of cosines and sines, those of composite lengths in two stages."""
+    """Transform by one primitive if that is the fast way, else in float64 by matrices of cosines and sines."""
     m, sizes = call.math, shape_of(source)
+    if (
+        isinstance(source, Value)
+        and call.graph.engine == "cpu"
+        and dtype_of(source) in ("float32", "float64")
+        and find_factors(length) is not None
+    ):
+        return call.graph.dft(
+            source, axis, length, inverse=inverse, one_sided=one_sided, name=call.name_part("transformed")
+        )
     rank, half = len(sizes), length // 2 + 1
     read = half if inverse and one_sided else length
     wide = m.cast(source, "float64")
