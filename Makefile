@@ -37,12 +37,15 @@ $(VENV)/.for-test: pyproject.toml | $(VENV)/.made
 $(VENV)/.for-bench: pyproject.toml | $(VENV)/.made
 	$(call install,[onnx$(comma)test$(comma)bench])
 
+$(VENV)/.for-docs: pyproject.toml | $(VENV)/.made
+	$(call install,[onnx$(comma)docs])
+
 $(VENV)/.for-lint: pyproject.toml | $(VENV)/.made
 	$(call install,[onnx$(comma)test$(comma)lint])
 
 comma := ,
 
-.PHONY: help run prebuilt wheel test test-all drills soak bench lint clean distclean
+.PHONY: help run prebuilt wheel test test-all drills soak bench docs lint clean distclean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -72,7 +75,7 @@ endef
 test: $(VENV)/.for-test ## run the tests, without the thorough tier (minutes)
 	$(call run_tests,-m "not slow")
 
-test-all: $(VENV)/.for-bench ## run every test, with the thorough tier
+test-all: $(VENV)/.for-bench $(VENV)/.for-docs ## run every test, with the thorough tier
 	$(call run_tests,)
 
 drills: $(VENV)/.for-test ## run the fault drills of store and pool and print one table (ARGS='--long --only NAME --rounds N --json --list')
@@ -84,6 +87,10 @@ soak: $(VENV)/.for-test ## let clients work for an hour amid kills, stops and re
 bench: $(VENV)/.for-bench ## measure poolrt beside its rivals, print the ratios (ARGS=--short: once, on less work)
 	@failed=0; for b in $(filter-out benchmarks/measure.py benchmarks/onednn.py benchmarks/rivals.py,$(wildcard benchmarks/*.py)); do \
 	  echo "== $$b"; $(PY) "$$b" $(ARGS) || failed=$$?; done; exit $$failed
+
+docs: $(VENV)/.for-docs ## build the documentation site in build/docs/
+	@$(PY) -m sphinx -q -W --keep-going -j auto -c docs/site . build/docs
+	@echo "open build/docs/docs/site/index.html"
 
 lint: $(VENV)/.for-lint ## run ruff, mypy (strict), pyright, import-linter
 	@$(PY) -m ruff check .
