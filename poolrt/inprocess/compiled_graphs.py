@@ -128,17 +128,20 @@ class CompiledGraphs:
         """Run as the last time on inputs by name; None, and nothing is done, if anything but their memory has changed."""
         # In one piece: for a small graph, calls of functions take as long as what they do here.
         latest = self._latest
-        if latest is None or latest.inputs is None or latest.variant != variant or self._engine.verbose.executes:
+        if latest is None:
+            return None
+        _, _, known, _, jobs, find, ports, wanted = latest
+        if wanted is None or known != variant or self._engine.verbose.executes:
             return None
         if self._could_be_within:
             for pool in self._pools:
                 if pool.get_in_parallel():
                     return None
-        executor = latest.executor()
-        if executor is None or (alone := executor.alone) is None or len(inputs) != len(latest.inputs):
+        executor = find()
+        if executor is None or (alone := executor.alone) is None or len(inputs) != len(wanted):
             return None
         addresses = []
-        for name, dtype, shape, nbytes in latest.inputs:
+        for name, dtype, shape, nbytes in wanted:
             try:
                 array = inputs[name]
             except KeyError:
@@ -149,14 +152,13 @@ class CompiledGraphs:
             if not address or -(address + nbytes) % _PAGE < SLACK:
                 return None
             addresses.append(address)
-        if self._jobs.current() is not latest.jobs or not self._instances.find_again(executor):
+        if self._jobs.current() is not jobs or not self._instances.find_again(executor):
             return None
         outputs, places, take = Outputs(), [], self._output_memory.take
-        for name, dims, dtype, nbytes in latest.ports:
+        for name, dims, dtype, nbytes in ports:
             outputs[name], place = take(dims, dtype, nbytes)
             places.append(place)
-        moving_in, moving_out, order, tasks, status, failure, regions, submit = alone
-        error = status + 32
+        moving_in, moving_out, order, tasks, failure, regions, submit = alone
         try:
             with order:
                 for number, job, place, offset in moving_in:
@@ -165,8 +167,8 @@ class CompiledGraphs:
                     job[place] = places[number] + offset
                 if submit is not None:
                     submit(regions)
-                for kernel, blob, region in tasks:
-                    if kernel(status, error, blob):
+                for call, region in tasks:
+                    if call():
                         raise failure(region)
         except BaseException:
             executor.settle()

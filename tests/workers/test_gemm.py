@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import Any, Final
@@ -18,7 +18,9 @@ from poolrt.cachestore import CacheStore
 from poolrt.workers import gemm
 from poolrt.workers.gemm import gemm_s8s8s32, gemm_u8s8s32, sgemm
 from poolrt.workers.primitives.provider import primitive_provider
-from poolrt.workers.threadpools.interface import ThreadpoolInterface
+from poolrt.workers.threadpools.interface import Region, ThreadpoolInterface
+from poolrt.workers.threadpools.jobs import set_default_jobs
+from poolrt.workers.threadpools.sequential import SequentialPool
 from tests.workers.own_process import python
 from tests.workers.threadpools.checking import CheckingPool
 from tests.workers.threadpools.kinds import KINDS, made, region_loop
@@ -285,3 +287,41 @@ def test_a_task_multiplies_at_once_on_every_pool(pools: list[ThreadpoolInterface
     assert len(found) == len(pools) - 1
     for product in found:
         np.testing.assert_array_equal(product, np.full((40, 20), 180, np.float32))
+
+
+class _CountingPool(SequentialPool):
+    """Has four threads in name, and remembers the tasks of regions."""
+
+    IS_CONSTANT = True
+
+    def __init__(self, least_job_ns: int) -> None:
+        self.least_job_ns = least_job_ns
+        self.tasks = 0
+
+    def get_num_threads(self) -> int:
+        return 4
+
+    def run_regions(self, regions: Sequence[Region]) -> None:
+        self.tasks = max(len(region.blobs) for region in regions)
+        super().run_regions(regions)
+
+
+def test_a_product_is_cut_for_the_pool_that_it_gets_and_for_what_has_changed() -> None:
+    rng = np.random.default_rng()
+    a, b = (rng.standard_normal((96, 96), np.float32) for _ in range(2))
+    expected = sgemm(a, b)
+    fine, coarse = _CountingPool(0), _CountingPool(1 << 40)
+
+    def tasks(pool: _CountingPool) -> int:
+        np.testing.assert_array_equal(sgemm(a, b, threadpool=pool), expected)
+        return pool.tasks
+
+    assert [tasks(pool) for pool in (fine, fine, coarse, fine)] == [4, 4, 1, 4]
+    coarse.least_job_ns = 0
+    assert tasks(coarse) == 4
+    try:
+        set_default_jobs(2)
+        assert tasks(coarse) == 2
+    finally:
+        set_default_jobs(0)
+    assert tasks(coarse) == 4

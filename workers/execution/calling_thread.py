@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import ctypes
 import threading
+import weakref
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from ..desc.args import Arg
 from ..memory.buffer import Buffer
-from ..threadpools.interface import KERNEL_TYPE, Region, ThreadpoolInterface
-from ..threadpools.jobs import Jobs
+from ..threadpools.interface import Region, ThreadpoolInterface
+from ..threadpools.jobs import Jobs, get_default_jobs
+from ..threadpools.kernel_call import ERROR, bind_call
 from ..threadpools.regions import PackedRegions
 from .native_binding import BoundPrimitive, RealizedPrimitive
 
@@ -19,7 +21,7 @@ _KEPT: Final = 64 << 20
 #: Slots of a packed argument block before its arguments.
 _RANGE: Final = 2
 #: Place of the address of what a kernel raised in the room of a call.
-_ERROR: Final = 4
+_ERROR: Final = ERROR // 8
 
 
 class ThreadScratchpads(threading.local):
@@ -44,7 +46,7 @@ class CallingThreadExecution:
     ``args`` are the arguments whose addresses an execution gets, in this order.
     """
 
-    __slots__ = ("_args", "_idle", "_nbytes", "_on_pools", "_primitive", "_scratchpads")
+    __slots__ = ("_args", "_idle", "_latest", "_nbytes", "_on_pools", "_primitive", "_scratchpads")
 
     def __init__(self, primitive: RealizedPrimitive, args: Sequence[int], scratchpads: ThreadScratchpads) -> None:
         self._primitive = primitive
@@ -55,6 +57,7 @@ class CallingThreadExecution:
         self._idle: list[BoundLaunches] = []
         #: The same for pools, by how work is cut into jobs for them.
         self._on_pools: dict[Jobs, list[_PoolLaunches]] = {}
+        self._latest: _OnPool | None = None
 
     def execute(self, addresses: tuple[int, ...]) -> None:
         """Execute on memory at addresses and return when it has ended. Raises KernelFailed."""
@@ -71,26 +74,38 @@ class CallingThreadExecution:
             launches.addresses = addresses
             for block, index, number, offset in launches.places:
                 block[index] = addresses[number] + offset
-        for kernel, packed, region in launches.calls:
-            if kernel(launches.start, launches.error, packed):
+        for call, region in launches.calls:
+            if call():
                 raise region.failure(launches.room[_ERROR])
         idle.append(launches)
 
     def execute_on(self, pool: ThreadpoolInterface, addresses: tuple[int, ...]) -> None:
-        """Execute on a synchronous pool, of which the caller runs no task, and return when it has ended.
+        """Execute on a constant, synchronous pool, of which the caller runs no task, and return when it has ended.
 
         Raises KernelFailed.
         """
         if self._nbytes:
             addresses = (*addresses, self._scratchpads.grant(self._nbytes).address)
-        jobs = Jobs.on(pool)
-        idle = self._on_pools.setdefault(jobs, [])
+        number, on = get_default_jobs(), self._latest
+        if on is None or on.pool() is not pool or on.jobs.least_ns != pool.least_job_ns or on.number != number:
+            jobs = Jobs.on(pool)
+            self._latest = on = _OnPool(weakref.ref(pool), number, jobs, self._on_pools.setdefault(jobs, []))
+        idle = on.idle
         try:
             launches = idle.pop()
         except IndexError:
-            launches = _PoolLaunches(self._primitive, self._args, jobs)
+            launches = _PoolLaunches(self._primitive, self._args, on.jobs)
         pool.run_regions(launches.move(addresses))
         idle.append(launches)
+
+
+class _OnPool(NamedTuple):
+    """A pool, the process's number of jobs, how both cut work, and the launches so cut that no execution uses now."""
+
+    pool: weakref.ref[ThreadpoolInterface]
+    number: int
+    jobs: Jobs
+    idle: list[_PoolLaunches]
 
 
 class _PoolLaunches:
@@ -120,7 +135,7 @@ class BoundLaunches:
     ``args`` are the arguments whose addresses an execution gets, in this order, before that of the scratchpad.
     """
 
-    __slots__ = ("_bound", "addresses", "calls", "error", "places", "room", "start")
+    __slots__ = ("_bound", "addresses", "calls", "places", "room")
 
     def __init__(self, primitive: RealizedPrimitive, args: tuple[int, ...]) -> None:
         own = int(Arg.SCRATCHPAD)
@@ -133,17 +148,19 @@ class BoundLaunches:
             for block, index, offset in bound.moving.get(arg, ())
         ]
         name = primitive.entry.implementation
-        #: Each kernel, its packed arguments, and the region that an error of it comes from.
+        #: What kernels return, and from `_ERROR` on what they raise.
+        self.room = (ctypes.c_int64 * 8)()
+        start = ctypes.addressof(self.room)
+        #: What calls each kernel, and the region that an error of it comes from.
         self.calls = [
-            (KERNEL_TYPE(block.kernel.address), block.addresses[0], Region(block.kernel.address, block.addresses, name))
+            (
+                bind_call(block.kernel.address, start, block.addresses[0]),
+                Region(block.kernel.address, block.addresses, name),
+            )
             for block in bound.blocks
         ]
         #: Those of the last run.
         self.addresses: Sequence[int] | None = None
-        #: What kernels return, and from `_ERROR` on what they raise; and the addresses of both.
-        self.room = (ctypes.c_int64 * 8)()
-        self.start = ctypes.addressof(self.room)
-        self.error = self.start + 8 * _ERROR
 
     def run(self, addresses: Sequence[int]) -> None:
         """Run on memory at addresses, which mostly are those of the last time. Raises KernelFailed."""
@@ -151,7 +168,6 @@ class BoundLaunches:
             self.addresses = addresses
             for block, index, number, offset in self.places:
                 block[index] = addresses[number] + offset
-        start, error = self.start, self.error
-        for kernel, packed, region in self.calls:
-            if kernel(start, error, packed):
+        for call, region in self.calls:
+            if call():
                 raise region.failure(self.room[_ERROR])

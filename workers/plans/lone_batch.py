@@ -19,14 +19,13 @@ class LoneBatch(NamedTuple):
     """Inputs and outputs that move, as (number, arguments of a job, place there, offset); tasks; and the stream's order.
 
     A thread that has ``order`` writes addresses and then gives ``regions`` to ``submit``, which returns when they have ended.
-    Without a ``submit`` it calls the tasks itself: each returns 0, or `failure` has the error.
+    Without a ``submit`` it calls the tasks itself: each returns 0, or `failure` has the error of its region.
     """
 
     inputs: Sequence[tuple[int, ctypes.Array[ctypes.c_int64], int, int]]
     outputs: Sequence[tuple[int, ctypes.Array[ctypes.c_int64], int, int]]
     order: AbstractContextManager[object]
-    tasks: Sequence[tuple[Callable[[int, int, int], int], int, Region]]
-    status: int
+    tasks: Sequence[tuple[Callable[[], int], Region]]
     failure: Callable[[Region], BaseException]
     regions: PackedRegions
     submit: Callable[[PackedRegions], None] | None
@@ -42,12 +41,11 @@ class LoneBatch(NamedTuple):
     ) -> LoneBatch:
         """Return the batch of these regions."""
         tasks = () if submit else regions.tasks
-        return cls(inputs, outputs, order, tasks, regions.status, regions.failure, regions, submit)
+        return cls(inputs, outputs, order, tasks, regions.failure, regions, submit)
 
     def run(self, inputs: Sequence[int], outputs: Sequence[int]) -> None:
         """Run all tasks on inputs and outputs at addresses. Raises the error of the first that fails."""
-        moving_in, moving_out, order, tasks, status, failure, regions, submit = self
-        error = status + 32
+        moving_in, moving_out, order, tasks, failure, regions, submit = self
         with order:
             for number, job, place, offset in moving_in:
                 job[place] = inputs[number] + offset
@@ -55,6 +53,6 @@ class LoneBatch(NamedTuple):
                 job[place] = outputs[number] + offset
             if submit is not None:
                 submit(regions)
-            for kernel, blob, region in tasks:
-                if kernel(status, error, blob):
+            for call, region in tasks:
+                if call():
                     raise failure(region)

@@ -160,11 +160,13 @@ class NativePool(OwnThreads):
         """Run regions from a number on; the calling thread has `_occupied`, and helps."""
         # In shares: no other thread may be free to run what the queue has no room for.
         for number in range(begin, len(regions), _SHARE):
+            ended = False
             try:
-                self._queue.submit(regions, number, min(_SHARE, len(regions) - number))
+                ended = self._queue.perform(regions, number, min(_SHARE, len(regions) - number))
             finally:
-                # No other thread submits meanwhile.
-                self._run_until(self._queue.submitted)
+                if not ended:
+                    # No other thread submits meanwhile.
+                    self._run_until(self._queue.submitted)
 
     def _run_until(self, end: int) -> None:
         """Run tasks until ``end`` regions have ended, despite interrupts: these must not free what other threads use."""

@@ -14,6 +14,7 @@ from typing import Final
 
 from ..engines.object_loader import NativeKernel
 from .interface import Region
+from .kernel_call import bind_call
 from .python_tasks import python_region
 from .regions import PackedRegions
 
@@ -138,6 +139,11 @@ class NativeQueue:
         after = _SPIN_ASYNCHRONOUS_US if asynchronous else spin_us
         times: list[ctypes.c_int64 | int] = [rate, rate * within, rate * after]
         (ctypes.c_int64 * 3).from_address(start + _LINE * _TIMES)[:] = times
+        #: The arguments of `perform`'s submissions, of which there is one at a time; where they end; and their call.
+        self._performed = (ctypes.c_int64 * 5)(0, 1, start, 0, 0)
+        self._performed_room = (ctypes.c_int64 * 8)()
+        room, packed = ctypes.addressof(self._performed_room), ctypes.addressof(self._performed)
+        self._perform = bind_call(submit.address, room, packed)
 
     @property
     def wake_ups(self) -> int:
@@ -160,6 +166,18 @@ class NativeQueue:
         On a synchronous pool it needs no lock, and runs tasks until they have ended, or a slice of time was idle.
         """
         self._call(self._submit, self._start, regions.address_of(begin), count)
+
+    def perform(self, regions: PackedRegions, begin: int, count: int) -> bool:
+        """Do what `submit` does, on a synchronous pool, in less time; return whether all regions have ended.
+
+        One thread at a time may call it.
+        """
+        performed = self._performed
+        performed[3] = regions.address_of(begin)
+        performed[4] = count
+        if self._perform():
+            raise RuntimeError("the region loop failed")
+        return self._words[_ENDED].value == self._words[_SUBMITTED].value
 
     def submit_and_keep(self, regions: PackedRegions) -> None:
         """Append regions behind all others and keep them until they have ended. The caller is no task of the pool.

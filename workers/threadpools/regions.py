@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any, overload
 
 from .interface import KERNEL_TYPE, Region
+from .kernel_call import bind_call
 
 #: Words of one region's record.
 _WORDS = 5
@@ -34,6 +35,7 @@ class PackedRegions(Sequence[Region]):
         self._times = (ctypes.c_int64 * (2 * count))()
         start, times = ctypes.addressof(self._failed), ctypes.addressof(self._times)
         self._records = (ctypes.c_int64 * (_WORDS * count))()
+        self._records_at = ctypes.addressof(self._records)
         for i, (region, blobs) in enumerate(zip(self._regions, self._blobs, strict=True)):
             record: list[ctypes.c_int64 | int] = [
                 region.function,
@@ -51,12 +53,11 @@ class PackedRegions(Sequence[Region]):
         return [(region, KERNEL_TYPE(region.function)) for region in self._regions]
 
     @cached_property
-    def tasks(self) -> list[tuple[Callable[[int, int, int], int], int, Region]]:
-        """Each task in order: the kernel as a callable, the address of its packed arguments, and its region.
-
-        The kernel's first arguments are `status` and the address 32 bytes behind it.
-        """
-        return [(kernel, blob, region) for region, kernel in self.calls for blob in region.blobs]
+    def tasks(self) -> list[tuple[Callable[[], int], Region]]:
+        """Each task in order: what calls its kernel and returns 0, or else `failure` has the error; and its region."""
+        return [
+            (bind_call(region.function, self.status, blob), region) for region in self._regions for blob in region.blobs
+        ]
 
     def run(self, number: int) -> None:
         """Run all tasks of a region on the calling thread, also after one that fails."""
@@ -67,10 +68,8 @@ class PackedRegions(Sequence[Region]):
 
     def run_all(self) -> None:
         """Run all tasks in order on the calling thread. Raises the error of the first that fails; no later one runs then."""
-        status = self.status
-        error = status + 32
-        for kernel, blob, region in self.tasks:
-            if kernel(status, error, blob):
+        for call, region in self.tasks:
+            if call():
                 raise self.failure(region)
 
     def failure(self, region: Region) -> BaseException:
@@ -85,7 +84,7 @@ class PackedRegions(Sequence[Region]):
 
     def address_of(self, number: int) -> int:
         """Return the address of a region's record; the records of the next regions follow it."""
-        return ctypes.addressof(self._records) + 8 * _WORDS * number
+        return self._records_at + 8 * _WORDS * number
 
     def take_failure(self) -> BaseException | None:
         """Return the error of the first region that failed since the last call, if one did."""

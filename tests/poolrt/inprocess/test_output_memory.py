@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import random
+import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -97,6 +99,33 @@ def test_threads_never_get_memory_that_another_holds(cache: PrimitiveProvider) -
 
     with ThreadPoolExecutor(4) as pool:
         assert all(pool.map(run, range(4), timeout=BOUND_S))
+
+
+def test_arrays_that_threads_take_side_by_side_are_apart_and_in_their_own_shape() -> None:
+    memory = OutputMemory(1 << 20)
+    shapes = (6, 8), (48,), (2, 24)
+    held: dict[int, int] = {}
+
+    def take_and_drop(seed: int) -> bool:
+        rng = random.Random(seed)
+        for _ in range(3000):
+            shape = shapes[rng.randrange(len(shapes))]
+            output, address = take(memory, *shape)
+            # Of two threads at one address, the second finds the first's number, or the first the second's.
+            mine = held.setdefault(address, seed) == seed
+            output[...] = seed
+            if not (mine and output.shape == shape and output.ctypes.data == address and np.all(output == seed)):
+                return False
+            del held[address], output
+        return True
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            assert all(pool.map(take_and_drop, range(4), timeout=BOUND_S))
+    finally:
+        sys.setswitchinterval(before)
 
 
 def test_the_address_is_that_of_the_first_element() -> None:

@@ -64,8 +64,9 @@ from .wake_ups import announce, arrive, is_worth_waking, nanoseconds, parallel_w
 
 #: Longest sleep, in milliseconds, before a thread that waits for a region returns, to look after signals.
 SLICE_MS: Final = 100
-#: Microseconds between two looks of a spinning thread that show that others need the processor, and how long they do.
-_GAP_US: Final = 30
+#: Microseconds between two looks of a spinning thread that show that others need the processor, and how long they do. A
+#: scheduler gives another program more than the first; interrupts and kernel threads take less.
+_GAP_US: Final = 500
 _REST_US: Final = 20_000
 #: Spins after a submission without another one in that time, after which a thread sleeps at once.
 _MISSES: Final = 4
