@@ -17,7 +17,7 @@ from poolrt.graph.constant import Constant, storage_type
 from poolrt.graph.lower import lower
 from poolrt.run_inputs import Outputs
 from poolrt.workers.engines.engine import Engine
-from poolrt.workers.memory.array_address import address_in_order, address_of
+from poolrt.workers.memory.array_address import DATA, FLAGS, IN_ORDER, IS_THERE, WORDS, address_of
 from poolrt.workers.memory.array_room import readable_in_place
 from poolrt.workers.memory.buffer import SLACK
 from poolrt.workers.streams.stream import Stream
@@ -131,7 +131,7 @@ class CompiledGraphs:
         if latest is None:
             return None
         _, _, known, _, jobs, find, ports, wanted = latest
-        if wanted is None or known != variant or self._engine.verbose.executes:
+        if wanted is None or known != variant or self._engine.verbose.executes or not IS_THERE:
             return None
         if self._could_be_within:
             for pool in self._pools:
@@ -148,8 +148,9 @@ class CompiledGraphs:
                 return None
             if type(array) is not _ARRAY or array.dtype is not dtype or array.shape != shape:
                 return None
-            address = address_in_order(array)
-            if not address or -(address + nbytes) % _PAGE < SLACK:
+            at = id(array) >> 3
+            address = WORDS[at + DATA]
+            if WORDS[at + FLAGS] & IN_ORDER != IN_ORDER or -(address + nbytes) % _PAGE < SLACK:
                 return None
             addresses.append(address)
         if self._jobs.current() is not jobs or not self._instances.find_again(executor):
@@ -158,11 +159,15 @@ class CompiledGraphs:
         for name, dims, dtype, nbytes in ports:
             outputs[name], place = take(dims, dtype, nbytes)
             places.append(place)
-        moving_in, moving_out, order, tasks, failure, regions, submit = alone
+        moving_in, moving_out, order, tasks, failure, regions, submit, written = alone
         try:
             with order:
-                for number, job, place, offset in moving_in:
-                    job[place] = addresses[number] + offset
+                if addresses != written:
+                    # An interrupt leaves none.
+                    written.clear()
+                    for number, job, place, offset in moving_in:
+                        job[place] = addresses[number] + offset
+                    written.extend(addresses)
                 for number, job, place, offset in moving_out:
                     job[place] = places[number] + offset
                 if submit is not None:

@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 #: All words of the process by their number, because an item of an array of words is read in a fifth of the time of
 #: ``c_size_t.from_address``. Addresses of user space have 47 bits.
-_WORDS: Final = (ctypes.c_size_t * (1 << 44)).from_address(0)
+WORDS: Final = (ctypes.c_size_t * (1 << 44)).from_address(0)
 #: NumPy's documented structure of an array, which its binary interface fixes, begins with the object's head and the address
 #: of the data. A word for the number of dimensions, four addresses (dimensions, strides, base, data type) and the flags follow.
-_DATA: Final = object.__basicsize__ >> 3
-_FLAGS: Final = _DATA + 6
+DATA: Final = object.__basicsize__ >> 3
+FLAGS: Final = DATA + 6
 _PAGE: Final = mmap.PAGESIZE
 #: NumPy's flags of an array that is C-contiguous and aligned. They are the lower half of their word.
-_IN_ORDER: Final = 0x1 | 0x100
+IN_ORDER: Final = 0x1 | 0x100
 
 
 def _is_there() -> bool:
@@ -32,24 +32,25 @@ def _is_there() -> bool:
     for array in (whole, whole[1:, 2:], whole.T[::2], whole.T, unaligned, whole[0]):
         at, flags = id(array) >> 3, array.flags
         want = flags.c_contiguous * 0x1 | flags.aligned * 0x100
-        if _WORDS[at + _DATA] != array.ctypes.data or _WORDS[at + _FLAGS] & _IN_ORDER != want:
+        if WORDS[at + DATA] != array.ctypes.data or WORDS[at + FLAGS] & IN_ORDER != want:
             return False
     return True
 
 
-_IS_THERE: Final = _is_there()
+#: Whether short runs may look at the words themselves, as the functions here do.
+IS_THERE: Final = _is_there()
 
 
 def address_of(array: NDArray[Any]) -> int:
     """Return the address of an array's first element; the caller keeps the array."""
-    return _WORDS[(id(array) >> 3) + _DATA] if _IS_THERE else array.ctypes.data
+    return WORDS[(id(array) >> 3) + DATA] if IS_THERE else array.ctypes.data
 
 
 def address_in_order(array: NDArray[Any]) -> int:
     """Return the address of an array that is C-contiguous and aligned, 0 of any other one."""
-    if _IS_THERE:
+    if IS_THERE:
         at = id(array) >> 3
-        return _WORDS[at + _DATA] if _WORDS[at + _FLAGS] & _IN_ORDER == _IN_ORDER else 0
+        return WORDS[at + DATA] if WORDS[at + FLAGS] & IN_ORDER == IN_ORDER else 0
     flags = array.flags
     return array.ctypes.data if flags.c_contiguous and flags.aligned else 0
 
@@ -59,10 +60,10 @@ def readable_address(array: NDArray[Any]) -> int:
 
     Kernels read `SLACK` bytes behind an array, which are there if they are in the page of its last byte.
     """
-    if not _IS_THERE:
+    if not IS_THERE:
         address = address_in_order(array)
     else:  # as `address_in_order`: for a short run, calls of functions take as long as what they do
         at = id(array) >> 3
-        address = _WORDS[at + _DATA] if _WORDS[at + _FLAGS] & _IN_ORDER == _IN_ORDER else 0
+        address = WORDS[at + DATA] if WORDS[at + FLAGS] & IN_ORDER == IN_ORDER else 0
     nbytes = array.nbytes
     return address if address and nbytes and -(address + nbytes) % _PAGE >= SLACK else 0

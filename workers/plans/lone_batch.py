@@ -29,6 +29,8 @@ class LoneBatch(NamedTuple):
     failure: Callable[[Region], BaseException]
     regions: PackedRegions
     submit: Callable[[PackedRegions], None] | None
+    #: The addresses of inputs where the last run wrote them, for callers that write only others; empty if it may be otherwise.
+    written: list[int]
 
     @classmethod
     def of(
@@ -41,12 +43,13 @@ class LoneBatch(NamedTuple):
     ) -> LoneBatch:
         """Return the batch of these regions."""
         tasks = () if submit else regions.tasks
-        return cls(inputs, outputs, order, tasks, regions.failure, regions, submit)
+        return cls(inputs, outputs, order, tasks, regions.failure, regions, submit, [])
 
     def run(self, inputs: Sequence[int], outputs: Sequence[int]) -> None:
         """Run all tasks on inputs and outputs at addresses. Raises the error of the first that fails."""
-        moving_in, moving_out, order, tasks, failure, regions, submit = self
+        moving_in, moving_out, order, tasks, failure, regions, submit, written = self
         with order:
+            written.clear()
             for number, job, place, offset in moving_in:
                 job[place] = inputs[number] + offset
             for number, job, place, offset in moving_out:

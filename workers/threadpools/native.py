@@ -97,9 +97,19 @@ class NativePool(OwnThreads):
     def run_regions(self, regions: Sequence[Region]) -> None:
         packed = regions if isinstance(regions, PackedRegions) else PackedRegions(regions)
         if self._asynchronous or self._inside.depth == 0:
-            if packed.is_serial and not (self._asynchronous or self._closed or self._is_forked):
-                packed.run_all()
-                return
+            if not (self._asynchronous or self._closed or self._is_forked):
+                if packed.is_serial:
+                    packed.run_all()
+                    return
+                # In few calls: for a short region, they take as long as its tasks.
+                if packed.size <= _SHARE and self._occupied.acquire(blocking=False):
+                    try:
+                        self._run_share(packed, 0, packed.size)
+                    finally:
+                        self._occupied.release()
+                    if packed.has_failed and (error := packed.take_failure()) is not None:
+                        raise error
+                    return
             self._require_own()
             self._submit(packed)
             return
@@ -160,13 +170,16 @@ class NativePool(OwnThreads):
         """Run regions from a number on; the calling thread has `_occupied`, and helps."""
         # In shares: no other thread may be free to run what the queue has no room for.
         for number in range(begin, len(regions), _SHARE):
-            ended = False
-            try:
-                ended = self._queue.perform(regions, number, min(_SHARE, len(regions) - number))
-            finally:
-                if not ended:
-                    # No other thread submits meanwhile.
-                    self._run_until(self._queue.submitted)
+            self._run_share(regions, number, min(_SHARE, len(regions) - number))
+
+    def _run_share(self, regions: PackedRegions, begin: int, count: int) -> None:
+        ended = False
+        try:
+            ended = self._queue.perform(regions, begin, count)
+        finally:
+            if not ended:
+                # No other thread submits meanwhile.
+                self._run_until(self._queue.submitted)
 
     def _run_until(self, end: int) -> None:
         """Run tasks until ``end`` regions have ended, despite interrupts: these must not free what other threads use."""

@@ -23,7 +23,7 @@ class PackedRegions(Sequence[Region]):
         self._regions = tuple(region for region in regions if region.blobs)
         #: The number of the region behind the last one that is in a native queue's ring.
         self.last = 0
-        count = len(self._regions)
+        count = self.size = len(self._regions)
         self._blobs = [(ctypes.c_int64 * len(region.blobs))(*region.blobs) for region in self._regions]
         self._failed = (ctypes.c_int64 * count)()
         #: Whether these are a few regions of one task each, which are called in less time than a queue takes for them.
@@ -85,6 +85,11 @@ class PackedRegions(Sequence[Region]):
     def address_of(self, number: int) -> int:
         """Return the address of a region's record; the records of the next regions follow it."""
         return self._records_at + 8 * _WORDS * number
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether a region failed since `take_failure` was called last."""
+        return any(self._failed)
 
     def take_failure(self) -> BaseException | None:
         """Return the error of the first region that failed since the last call, if one did."""

@@ -86,6 +86,20 @@ def test_other_inputs_take_the_long_path(cache: PrimitiveProvider) -> None:
     check(executor, drawn(), b)
 
 
+def test_the_same_arrays_are_read_again_after_a_run_of_others(cache: PrimitiveProvider) -> None:
+    executor = softmax(cache)
+    a, b = drawn(), drawn()
+    check(executor, a, b)
+    for other in (drawn(), drawn((ROWS[1], ROWS[0])).T):
+        assert is_repeated(executor, a, b)
+        a += 1
+        assert is_repeated(executor, a, b)
+        # By the short path and by the long one.
+        check(executor, other, b)
+        assert is_repeated(executor, a, b)
+        assert is_repeated(executor, b, a)
+
+
 class _Other(np.ndarray[Any, Any]):
     """An array of another class, which may hide what it has."""
 
