@@ -26,7 +26,8 @@ from poolrt.workers.ipc.channel import Channel, MalformedMessage, Message
 from poolrt.workers.ipc.protocol import Kind
 from poolrt.workers.memory.arena_view import ArenaView
 
-from .client_call_ring import ClientCallRing, has_calls_to_move, has_results
+from .call_balance import STALL_S, has_calls_to_move, take_from_busy
+from .client_call_ring import ClientCallRing, has_results
 from .futures import FOREIGN
 from .outcomes import not_called_twice
 from .result_rooms import ResultRooms
@@ -40,8 +41,8 @@ KINDS: Final = frozenset((Kind.CALL_RING, Kind.CALLABLE, Kind.CALLS_LOST, Kind.R
 #: Seconds without a drive after which the thread of futures drives, and for which it looks after the last call has ended.
 TICK_S: Final = 0.005
 _LINGER_S: Final = 0.25
-#: Seconds after which a worker that begins no call counts as held up.
-_STALL_S: Final = 0.01
+#: Milliseconds to wait at most for calls after the one that is waited for.
+_AHEAD_MS: Final = 1
 
 
 class CallRings:
@@ -107,9 +108,12 @@ class CallRings:
                 return False
             call.request = next(self._requests)
             call.begin(self)
-            if self._waiting or not ring.append(call, self._waiting):
+            if self._waiting:
                 self._waiting.append(call)
-                self._place_waiting()
+                if not ring.is_full:
+                    self._place_waiting()
+            elif not ring.append(call, self._waiting):
+                self._waiting.append(call)
             if self._polling and self._waiting:
                 self._set_alarms()
         return True
@@ -126,10 +130,8 @@ class CallRings:
             for ring in self._rings.values():
                 if ring.ring.done != ring.ring.consumed:
                     self._read(ring)
-            if self._waiting:
+            if self._waiting or (len(self._rings) > 1 and take_from_busy(self._rings.values(), self._waiting)):
                 self._place_waiting()
-            elif len(self._rings) > 1:
-                self._balance()
         return self._settle_ended()
 
     def drive(self, call: RingCall, deadline: float | None) -> None:
@@ -166,13 +168,20 @@ class CallRings:
         try:
             with self._lock:
                 self._polling = True
-                self._set_alarms()
+                ahead = self._set_alarms(ahead=True)
                 self._watch(channel)
                 if has_results(self._rings.values()):
                     return False
                 if has_calls_to_move(self._rings.values()):
-                    timeout = _STALL_S if timeout is None else min(timeout, _STALL_S)
-            found = self._poll.poll(None if timeout is None else max(0.0, timeout) * 1000)
+                    timeout = STALL_S if timeout is None else min(timeout, STALL_S)
+            limit = None if timeout is None else max(0.0, timeout) * 1000
+            found = self._poll.poll(_AHEAD_MS) if ahead else []
+            if ahead and not found:
+                with self._lock:
+                    self._set_alarms()
+                    if has_results(self._rings.values()):
+                        return False
+            found = found or self._poll.poll(limit)
         finally:
             self._polling = False
         if not found:
@@ -200,10 +209,11 @@ class CallRings:
 
     def note_ended(self, call: RingCall) -> None:
         """Count a call that has ended."""
-        self._wanted.discard(call)
+        if self._wanted:
+            self._wanted.discard(call)
         if self._target is call:
             self._target = None  # its future has the result, which may be memory of the arena
-        self._client.open_futures.forget(call.known_as)
+        self._client.open_futures.forget(call.future or call)
 
     def needs_thread(self, followers: int) -> bool:
         """Return whether the thread of futures has to drive: for callbacks, or because no other thread does."""
@@ -346,7 +356,8 @@ class CallRings:
     def _read(self, ring: ClientCallRing) -> None:
         """Read all results of a ring, with the lock held."""
         words, calls = ring.ring, ring.calls
-        ring.repair(self._waiting)
+        if len(calls) != words.submitted - words.consumed:
+            ring.repair(self._waiting)
         done = words.done
         while words.consumed < done and calls:
             sequence = words.consumed + 1
@@ -361,7 +372,7 @@ class CallRings:
                     if call.message is None:
                         self._by_message[call.request] = call
                 else:
-                    call.status, call.value = status, bytes(value)
+                    call.status, call.value = status, value
                     self._ended.append(call)
                 call.ring = None
             words.consume(sequence)
@@ -390,43 +401,6 @@ class CallRings:
             if function in ring.functions and (best is None or len(ring.calls) < len(best.calls)):
                 best = ring
         return best
-
-    def _balance(self) -> None:
-        """Move half of the calls that no worker has begun from a long queue to an idle worker, with the lock held."""
-        rings = self._rings.values()
-        idle = None
-        for ring in rings:  # not a generator: an interrupt in the end of one is dropped
-            if not ring.calls:
-                idle = ring
-                break
-        if idle is None:
-            return
-        busy = max(rings, key=lambda ring: len(ring.calls))
-        words = busy.ring
-        if words.submitted - words.consumed != len(busy.calls):
-            return  # `repair` is due
-        begun, now = words.begun, time.monotonic()
-        if begun != busy.seen:
-            busy.seen, busy.seen_at = begun, now
-        # The last call of a worker that is about to take it stays.
-        stalls = begun > words.done or now - busy.seen_at > _STALL_S / 2
-        count = (words.submitted - begun + stalls) // 2
-        if count < 1:
-            return
-        sequences = range(words.submitted - count + 1, words.submitted + 1)
-        moved = [busy.calls[sequence - words.consumed - 1] for sequence in sequences]
-        if any(call is not None and call.number not in idle.functions for call in moved):
-            return
-        certain = words.take_back(sequences)
-        back = []
-        for sequence in sequences[len(sequences) - certain :]:
-            call = busy.calls[sequence - words.consumed - 1]
-            if call is not None:
-                busy.calls[sequence - words.consumed - 1] = None
-                call.ring = None
-                back.append(call)
-        self._waiting.extendleft(reversed(back))
-        self._place_waiting()
 
     def _lose(self, ring: ClientCallRing, error: dict[str, Any]) -> None:
         """Handle the exit of a worker: its results are kept, one call has failed, and the others go to other workers."""
@@ -459,19 +433,27 @@ class CallRings:
         """Load results and settle their calls; return whether there were any. Not with the lock held."""
         if not self._ended:
             return False
+        ended = self._ended
         with self._settling:
-            while (call := self._next_ended()) is not None:
+            while ended:
+                call = ended[0]  # only this thread removes calls
+                if call.loading:
+                    other = self._next_ended()
+                    if other is None:
+                        break
+                    call = other
                 if not call.ended:
                     if call.has_callbacks and not self._client.in_own_thread:
                         call.handed = True
                         self._client.resolve_later(call)
                     else:
                         call.settle()
-                with self._lock:
-                    if self._ended and self._ended[0] is call:
-                        self._ended.popleft()
-                    elif call in self._ended:
-                        self._ended.remove(call)
+                if ended and ended[0] is call:
+                    ended.popleft()
+                else:
+                    with self._lock:
+                        if call in ended:
+                            ended.remove(call)
         return True
 
     def _next_ended(self) -> RingCall | None:
@@ -482,10 +464,15 @@ class CallRings:
                     return call
         return None
 
-    def _set_alarms(self) -> None:
-        """Ask workers for bells, with the lock held: when the call is done that is waited for, or the next one is."""
+    def _set_alarms(self, *, ahead: bool = False) -> bool:
+        """Ask workers for bells, with the lock held: when the call is done that is waited for, or the next one is.
+
+        With ``ahead``, some short calls may end before the bell; return whether they do.
+        """
         target = self._target
         soon = target is None or target.ended or bool(self._wanted) or self._adopted or self._client.has_followers
+        later = False
         for ring in self._rings.values():
-            if ring.calls:
-                ring.set_alarm(None if soon else target, waits=bool(self._waiting))
+            if ring.calls and ring.set_alarm(None if soon else target, waits=bool(self._waiting), ahead=ahead):
+                later = True
+        return later

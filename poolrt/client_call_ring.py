@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Final
 
-from poolrt.workers.ipc.call_ring import TAKEN_BACK, SubmittingCallRing
+from poolrt.workers.ipc.call_ring import CAPACITY, TAKEN_BACK, SubmittingCallRing
 
 from .ring_call import RingCall
 
@@ -16,6 +16,9 @@ from .ring_call import RingCall
 _TAKE_S: Final = 0.002
 #: Bells that one call receives; they are equal.
 _BELLS: Final = 256
+#: Short calls beyond the one that is waited for that may end before the bell, and the nanoseconds that they may take.
+_AHEAD: Final = 16
+_AHEAD_NS: Final = 200_000
 
 
 class ClientCallRing:
@@ -45,18 +48,23 @@ class ClientCallRing:
         call.sequence, call.ring = sequence, self
         calls.append(call)
         words.publish(sequence)
-        self.wake()
+        self.wake(waits=False)
         return True
+
+    @property
+    def is_full(self) -> bool:
+        """Whether there is no room for a further entry."""
+        return self.ring.submitted - self.ring.consumed >= CAPACITY
 
     def holds(self, call: RingCall) -> bool:
         """Return whether a call is published here."""
         return call in self.calls and call.sequence <= self.ring.submitted
 
-    def wake(self) -> None:
-        """Ring if the worker sleeps."""
+    def wake(self, *, waits: bool) -> None:
+        """Ring if the worker sleeps; if it dozes, only for a client that ``waits``, or many entries."""
         rung = False
         try:
-            if self.ring.must_ring():
+            if self.ring.must_ring(waits=waits):
                 self.bell.send(b"\0", socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
             rung = True
         except OSError:
@@ -74,18 +82,27 @@ class ClientCallRing:
         except OSError:
             return False
 
-    def set_alarm(self, target: RingCall | None, *, waits: bool) -> None:
-        """Ask the worker for a bell: after the next call, or for the sake of ``target``; ``waits``: other calls wait for room."""
+    def set_alarm(self, target: RingCall | None, *, waits: bool, ahead: bool = False) -> bool:
+        """Ask the worker for a bell: after the next call, or for the sake of ``target``; ``waits``: other calls wait for room.
+
+        With ``ahead``, the bell may come some short calls after the target, so that one wake-up brings many results. Return
+        whether it does.
+        """
         consumed, submitted = self.ring.consumed, self.ring.submitted
+        further = 0
         if target is None:
             at = consumed + 1
         elif target.ring is self:
             at = target.sequence
+            if ahead and (pace := self.ring.pace):
+                further = max(0, min(_AHEAD, (submitted - at) // 2, _AHEAD_NS // pace))
+                at += further
         else:
             # Half of its calls, if others wait for room; or all, to get some of another worker's.
             at = (consumed + submitted + 1) // 2 if waits else submitted
         self.ring.sleep_until(max(at, consumed + 1))
-        self.wake()  # unless an interrupt has come between an entry and its bell, this does nothing
+        self.wake(waits=True)  # the worker dozes, or an interrupt has come between an entry and its bell
+        return further > 0
 
     def repair(self, waiting: deque[RingCall]) -> None:
         """Repair what an interrupt has left: a call that was not published waits again, one that was read is gone."""
@@ -115,15 +132,6 @@ class ClientCallRing:
                 return False
         self.calls[sequence - words.consumed - 1] = None
         return True
-
-
-def has_calls_to_move(rings: Iterable[ClientCallRing]) -> bool:
-    """Return whether calls that no worker has begun wait beside an idle worker."""
-    idle = stalls = False
-    for ring in rings:  # no generator, in whose end an interrupt is dropped
-        idle |= not ring.calls
-        stalls |= ring.ring.submitted > ring.ring.begun
-    return idle and stalls
 
 
 def has_results(rings: Iterable[ClientCallRing]) -> bool:

@@ -8,7 +8,8 @@ written the result. Each word has one writer, so after the death of either side 
 The client takes an entry back by writing its sequence to a word beside it, then reading `TAKEN`. The worker writes `TAKEN`, then
 reads that word. Both order the store before the load (`fence`), so at least one of them sees the other: an entry that was not
 taken when the client looked is never begun. A side sleeps in the same way: it writes that it does, then looks once more, and
-the other one rings its bell only if it sees that.
+the other one rings its bell only if it sees that. A worker that had many entries first *dozes*: it wakes by itself after `DOZE_S`
+seconds, so the client rings only if it waits, or has many entries for it.
 
 Guarantees: no content of the memory makes a worker raise anything but `MalformedRing`; the worker reads each word once, and
 copies arguments before they are used. Limitation: as for the rings of runs, counts are seen in order on x86-64 only.
@@ -39,6 +40,7 @@ _TAKEN: Final = (
 _BEGUN: Final = 17
 _DONE: Final = 18
 _SLEEPS: Final = 19
+_PACE: Final = 20  # nanoseconds of each of the last calls
 _BACK: Final = 64  # client; at the place of an entry its sequence, if it is taken back
 _ENTRIES: Final = _BACK + CAPACITY  # client; sequence, function, request, start and size of its arguments
 _ENTRY_WORDS: Final = 8
@@ -56,6 +58,11 @@ RETURNED: Final = 1
 RAISED: Final = 2
 TAKEN_BACK: Final = 3
 BY_MESSAGE: Final = 4
+#: The longest doze of a worker, in seconds; so many entries end it.
+DOZE_S: Final = 0.001
+_MANY: Final = 16
+#: Added to the number of a sleep that is a doze.
+_DOZES: Final = 2**62
 
 
 class CallEntry(NamedTuple):
@@ -122,6 +129,11 @@ class CallRing:
         """Entries that have ended."""
         return self._words[_DONE]
 
+    @property
+    def pace(self) -> int:
+        """Nanoseconds that each of the worker's last calls has taken, 0 before the first ones."""
+        return self._words[_PACE]
+
 
 class SubmittingCallRing(CallRing):
     """The client's side. One thread at a time."""
@@ -136,9 +148,9 @@ class SubmittingCallRing(CallRing):
     def append(self, function: int, request: int, arguments: bytes) -> int:
         """Write an entry and return its sequence, 0 if there is no room. `publish` makes it visible."""
         sequence = self._words[_SUBMITTED] + 1
-        nbytes = len(arguments)
         if sequence - self.consumed > CAPACITY:
             return 0
+        nbytes = len(arguments)
         start = self._space.take(sequence, nbytes)
         if start < 0:
             return 0
@@ -152,11 +164,17 @@ class SubmittingCallRing(CallRing):
         """Let the worker see entries up to one. The caller rings if `must_ring`."""
         self._words[_SUBMITTED] = sequence
 
-    def must_ring(self) -> bool:
-        """Return whether the worker sleeps and has not been rung for since."""
+    def must_ring(self, *, waits: bool = True) -> bool:
+        """Return whether the worker sleeps and has not been rung for since.
+
+        A client that does not wait lets it doze, unless it has many entries for it.
+        """
         fence()
-        sleeps = self._words[_SLEEPS]
+        words = self._words
+        sleeps = words[_SLEEPS]
         if not sleeps or sleeps == self._rung:
+            return False
+        if not waits and sleeps & _DOZES and words[_SUBMITTED] - words[_BEGUN] < _MANY:
             return False
         self._rung = sleeps
         return True
@@ -181,11 +199,12 @@ class SubmittingCallRing(CallRing):
         self._words[_WAKE_AT] = sequence
         fence()
 
-    def outcome(self, sequence: int) -> tuple[int, memoryview]:
-        """Return the status of an entry that is `done`, and the bytes of its result, which last until `consume`."""
+    def outcome(self, sequence: int) -> tuple[int, bytes]:
+        """Return the status of an entry that is `done` and was not consumed, and its result."""
         place = 8 * (_RESULTS + (sequence - 1) % CAPACITY * _RESULT_WORDS)
         status, start, nbytes = _RESULT.unpack_from(self._bytes, place)
-        return status, self._bytes[_VALUES + start : _VALUES + start + nbytes]
+        start += _VALUES
+        return status, self._bytes[start : start + nbytes].tobytes()
 
     def consume(self, sequence: int) -> None:
         """Let the places of entries up to one be used again."""
@@ -211,12 +230,12 @@ class ServingCallRing(CallRing):
 
     def take(self) -> CallEntry | None:
         """Return the next entry that is not taken back, None if there is none; its call begins. Raises MalformedRing."""
-        words = self._words
-        while (waiting := words[_SUBMITTED] - self._count) != 0:
+        words, count = self._words, self._count
+        while (waiting := words[_SUBMITTED] - count) != 0:
             if not 0 < waiting <= CAPACITY:
                 raise MalformedRing(f"a call ring with {waiting} entries")
-            place = self._count % CAPACITY
-            expected = self._count + 1
+            place = count % CAPACITY
+            expected = count + 1
             sequence, function, request, start, nbytes = _ENTRY.unpack_from(
                 self._bytes, 8 * (_ENTRIES + place * _ENTRY_WORDS)
             )
@@ -226,13 +245,15 @@ class ServingCallRing(CallRing):
                 raise MalformedRing(f"{nbytes} bytes of arguments at {start}")
             if request >= 2**63:
                 raise MalformedRing(f"request {request}")
-            arguments = bytes(self._bytes[_ARGUMENTS + start : _ARGUMENTS + start + nbytes])
+            start += _ARGUMENTS
+            arguments = self._bytes[start : start + nbytes].tobytes()
             words[_TAKEN] = expected
             fence()
             if words[_BACK + place] != expected:
                 words[_BEGUN] = expected
                 return CallEntry(expected, function, request, arguments)
             self.complete(TAKEN_BACK)
+            count = expected
         return None
 
     def complete(self, status: int, value: bytes = b"") -> bool:
@@ -240,24 +261,25 @@ class ServingCallRing(CallRing):
 
         The caller rings if `must_ring`. Raises MalformedRing.
         """
-        sequence = self._count + 1
+        words, count = self._words, self._count
+        sequence = count + 1
         start = 0
         nbytes = len(value)
         if nbytes:
             if nbytes > INLINE_BYTES:
                 return False
-            consumed = self._words[_CONSUMED]
-            if not self._consumed <= consumed <= self._count:
-                raise MalformedRing(f"{consumed} results read of {self._count}")
-            self._consumed = consumed
-            self._space.free(consumed)
+            consumed = words[_CONSUMED]
+            if consumed != self._consumed:
+                if not self._consumed <= consumed <= count:
+                    raise MalformedRing(f"{consumed} results read of {count}")
+                self._consumed = consumed
+                self._space.free(consumed)
             start = self._space.take(sequence, nbytes)
             if start < 0:
                 return False
             self._bytes[_VALUES + start : _VALUES + start + nbytes] = value
-        place = 8 * (_RESULTS + self._count % CAPACITY * _RESULT_WORDS)
+        place = 8 * (_RESULTS + count % CAPACITY * _RESULT_WORDS)
         _RESULT.pack_into(self._bytes, place, status, start, nbytes)
-        words = self._words
         self._count = sequence
         words[_BEGUN] = words[_DONE] = sequence
         return True
@@ -271,10 +293,17 @@ class ServingCallRing(CallRing):
         self._rung = wanted
         return True
 
-    def sleep(self) -> bool:
-        """Ask for a bell at the next entry; False if there is one already. Call `awake` afterwards."""
+    def note_pace(self, nanoseconds: int) -> None:
+        """Let the client know how long each of the last calls has taken."""
+        self._words[_PACE] = nanoseconds
+
+    def sleep(self, *, dozes: bool = False) -> bool:
+        """Ask for a bell at the next entry; False if there is one already. Call `awake` afterwards.
+
+        With ``dozes``, the caller sleeps for `DOZE_S` at most.
+        """
         self._sleeps += 1
-        self._words[_SLEEPS] = self._sleeps
+        self._words[_SLEEPS] = self._sleeps | _DOZES if dozes else self._sleeps
         fence()
         return not self.has_entries
 

@@ -67,6 +67,7 @@ class Prints:
         self._retrying = False
         self._streams: dict[str, _Stream] = {}
         self._before: dict[str, object] = {}
+        self._in_row = False
         #: Writes to the worker's own descriptors that failed.
         self.lost = 0
 
@@ -116,6 +117,38 @@ class Prints:
             self._head = []
             sending.release()
         return True
+
+    def begin_next(self, head: Message) -> None:
+        """Begin the next function of a row, as `begin`. The streams stay replaced between the functions of a row."""
+        if self._in_row and not self._used:
+            self._head = head
+            return
+        self.end_row()
+        self.begin(head)
+        self._in_row = True
+
+    def end_next(self) -> bool:
+        """End a function of a row, as `end`."""
+        own = self._streams
+        out, errors = own["stdout"], own["stderr"]
+        if (
+            self._used
+            or sys.stdout is not out
+            or sys.stderr is not errors
+            or len(out.__dict__) > 1
+            or len(errors.__dict__) > 1
+        ):
+            self._in_row = False
+            return self.end()
+        self._head = []
+        return False
+
+    def end_row(self) -> None:
+        """Restore the streams after a row of functions."""
+        if self._in_row:
+            self._in_row = False
+            for name, stream in self._before.items():
+                setattr(sys, name, stream)
 
     def add(self, stream: int, data: bytes) -> None:
         """Send the text of a stream soon. In a process that the function has forked, write it to the descriptor."""

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
-from ..ipc.call_ring import BY_MESSAGE, RAISED, RETURNED, CallEntry, ServingCallRing
+from ..ipc.call_ring import BY_MESSAGE, DOZE_S, RAISED, RETURNED, CallEntry, ServingCallRing
 from ..ipc.channel import Channel, Message
 from ..ipc.gate import WorkerGate
 from ..ipc.protocol import PLAIN, Kind
@@ -28,6 +28,8 @@ from .result_slots import ResultSlots
 
 #: Seconds of calls between looks at the coordinator's messages.
 _LOOK_S: Final = 0.001
+#: Calls since the last sleep from which on further ones are expected soon.
+_ROW: Final = 4
 #: Bells that one call receives; they are equal.
 _BELLS: Final = 256
 
@@ -68,6 +70,9 @@ class WorkerCalls:
         self._slots = slots
         self._pause = pause
         self._gate: WorkerGate | None = None
+        #: Calls since the last sleep, and whether the present one is a doze.
+        self._count = 0
+        self._dozes = False
         self._rings: dict[int, _Attached] = {}
         self._bells: dict[int, _Attached] = {}
         self._poll = select.poll()
@@ -140,9 +145,15 @@ class WorkerCalls:
 
     def sleep(self) -> bool:
         """Ask clients for bells; False if there are calls that may begin. Call `awake` afterwards."""
+        self._dozes, self._count = self._count >= _ROW, 0
         for attached in self._rings.values():
-            attached.ring.sleep()
+            attached.ring.sleep(dozes=self._dozes)
         return not self.pending
+
+    @property
+    def longest_sleep_ms(self) -> float | None:
+        """How long the sleep that has begun may last, in milliseconds; None if it has no end."""
+        return 1000 * DOZE_S if self._dozes else None
 
     def awake(self) -> None:
         """Ask clients for no bells."""
@@ -159,20 +170,23 @@ class WorkerCalls:
                 self._pause()
                 self._serve(gate)
         finally:
+            self._prints.end_row()
             if gate.leave():
                 self._prints.send([Kind.FREE])
 
     def _serve(self, gate: WorkerGate) -> None:
-        until = time.monotonic() + _LOOK_S
+        since = time.monotonic()
+        count = 0
         found = True
         while found:
             found = False
             for attached in [*self._rings.values()]:
                 ring = attached.ring
                 try:
-                    entry = ring.take() if ring.has_entries else None
+                    entry = ring.take()
                     if entry is not None:
                         found = True
+                        count += 1
                         gate.count()
                         self._call(attached, entry)
                     if ring.must_ring():
@@ -181,11 +195,17 @@ class WorkerCalls:
                     self.detach(ring.number)
                     self._prints.send([Kind.CALLS_BROKEN, ring.number, str(error)])
                 if found and gate.is_closed:
+                    found = False
+                    break
+            now = time.monotonic()
+            if count and (not found or now >= since + _LOOK_S):
+                pace = int((now - since) / count * 1e9)
+                for attached in self._rings.values():
+                    attached.ring.note_pace(pace)
+                self._count += count
+                if found and (self._slots.has_deferred or self._poll.poll(0)):
                     return
-            if time.monotonic() >= until:
-                if self._slots.has_deferred or self._poll.poll(0):
-                    return
-                until = time.monotonic() + _LOOK_S
+                since, count = now, 0
 
     def _call(self, attached: _Attached, entry: CallEntry) -> None:
         ring = attached.ring
@@ -193,28 +213,28 @@ class WorkerCalls:
         known = attached.functions.get(number & ~PLAIN)
         if known is None:
             raise MalformedRing(f"a call of function {number}, which the client does not have here")
-        self._prints.begin([Kind.CALL_PRINTED, ring.number, request])
+        self._prints.begin_next([Kind.CALL_PRINTED, ring.number, request])
         self._slots.begin(ring.number, request)
         try:
-            kind, *fields = self._functions.call(attached.client, known, arguments, plain=bool(number & PLAIN))
+            answer = self._functions.call(attached.client, known, arguments, plain=number >= PLAIN)
         finally:
-            printed = self._prints.end()
-        if not printed and self._complete(ring, kind, fields):
+            printed = self._prints.end_next()
+        kind = answer[0]
+        if not printed and kind is Kind.ANSWER and ring.complete(RETURNED, answer[1]):
             return
-        self._prints.send(_answer(ring.number, request, kind, fields))
+        if not printed and kind is Kind.THREW and ring.complete(RAISED, _pack_raised(*answer[1:])):
+            return
+        self._prints.send(_answer(ring.number, request, *answer))
         ring.complete(BY_MESSAGE)
 
-    def _complete(self, ring: ServingCallRing, kind: Kind, fields: list[Any]) -> bool:
-        """Write an outcome into the ring; return whether that is possible."""
-        if kind is Kind.ANSWER:
-            return ring.complete(RETURNED, fields[0])
-        if kind is Kind.THREW:
-            text = fields[0].encode("utf-8", "surrogatepass")
-            return ring.complete(RAISED, len(text).to_bytes(4, "little") + text + fields[1])
-        return False
+
+def _pack_raised(trace: str, pickled: bytes) -> bytes:
+    """Return the outcome of a function that has raised as bytes of a ring."""
+    text = trace.encode("utf-8", "surrogatepass")
+    return len(text).to_bytes(4, "little") + text + pickled
 
 
-def _answer(ring: int, request: int, kind: Kind, fields: list[Any]) -> Message:
+def _answer(ring: int, request: int, kind: Kind, *fields: Any) -> Message:
     kinds = {Kind.ANSWER: Kind.CALL_RETURNED, Kind.THREW: Kind.CALL_THREW, Kind.UNFIT: Kind.CALL_UNFIT}
     return [kinds[kind], ring, request, *fields]
 

@@ -56,6 +56,10 @@ class Beside(Protocol):
     def sleep(self) -> bool:
         """Ask for bells; False if there is something to do. `awake` is called afterwards."""
 
+    @property
+    def longest_sleep_ms(self) -> float | None:
+        """How long the sleep that has begun may last, in milliseconds; None if it has no end."""
+
     def awake(self) -> None:
         """Ask for no bells."""
 
@@ -200,8 +204,9 @@ class WorkerRings:
             return self._ready(0)
         self._served = False
         try:
-            idle = all(ring.sleep() for ring in rings) and (beside is None or beside.sleep())
-            return self._ready(None if idle else 0)
+            if not all(ring.sleep() for ring in rings) or (beside is not None and not beside.sleep()):
+                return self._ready(0)
+            return self._ready(None if beside is None else beside.longest_sleep_ms)
         finally:
             for ring in rings:
                 ring.awake()

@@ -176,6 +176,32 @@ def test_a_sleeping_side_is_rung_for_once() -> None:
     assert not worker.must_ring()
 
 
+def test_a_dozing_worker_is_rung_for_by_a_client_that_waits_or_has_many_entries() -> None:
+    client, worker = _sides()
+    assert worker.sleep(dozes=True)
+    client.publish(client.append(1, 1, b""))
+    assert not client.must_ring(waits=False)
+    assert client.must_ring()
+    assert not client.must_ring()
+    worker.awake()
+    assert worker.take() is not None
+    worker.complete(RETURNED)
+    assert worker.sleep(dozes=True)
+    rung = []
+    for number in range(2, 40):
+        client.publish(client.append(1, number, b""))
+        if client.must_ring(waits=False):
+            rung.append(number)
+    assert rung == [17]  # sixteen entries wait then
+    worker.awake()
+    while worker.take() is not None:
+        worker.complete(RETURNED)
+    assert worker.sleep()
+    client.consume(39)
+    client.publish(client.append(1, 40, b""))
+    assert client.must_ring(waits=False)  # a sleep without an end
+
+
 def test_a_gate_lets_a_job_or_calls_go_on_but_never_both() -> None:
     memory = bytearray(GATE_BYTES)
     gate, worker = Gate(memory), WorkerGate(memory)

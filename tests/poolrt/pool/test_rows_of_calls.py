@@ -1,0 +1,77 @@
+"""Many short calls, after which a worker dozes and a client expects others to be short: nothing is late or lost by that."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from concurrent.futures import wait
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import poolrt
+
+from .processes import BOUND_S, wait_until
+
+
+@pytest.fixture
+def lone_pool(settings: dict[str, Any]) -> Iterator[poolrt.Pool]:
+    """A pool of one worker."""
+    with poolrt.Pool(workers=1, threads=1, **settings) as pool:
+        yield pool
+
+
+def _sleep(seconds: float) -> float:
+    if seconds:
+        time.sleep(seconds)
+    return seconds
+
+
+def _append(path: str, text: str) -> str:
+    with open(path, "a") as file:
+        file.write(text)
+    return text
+
+
+def _ends_with(path: Path, text: str) -> bool:
+    return path.read_text().endswith(text)
+
+
+def _has_row(pool: poolrt.Pool, call: Any, value: Any) -> bool:
+    """Call a function often; return whether it was called on a ring."""
+    assert [*pool.map(call, [value] * 200)] == [value] * 200
+    rings = pool._session.link.client.calls._rings
+    return any(ring.ring.submitted > 100 for ring in rings.values())
+
+
+def test_a_call_after_a_row_begins_although_nothing_waits_for_it(lone_pool: poolrt.Pool, tmp_path: Path) -> None:
+    path = tmp_path / "calls"
+    append = partial(_append, str(path))
+    wait_until(partial(_has_row, lone_pool, append, "a"), "the function is called on a ring")
+    for number in range(5):
+        assert {*lone_pool.map(append, ["a"] * 200)} == {"a"}
+        future = lone_pool.submit(append, f"b{number}")
+        wait_until(partial(_ends_with, path, f"b{number}"), "the function is called", 1)
+        assert future.result(BOUND_S) == f"b{number}"
+
+
+def test_a_result_does_not_wait_for_long_calls_behind_it(lone_pool: poolrt.Pool) -> None:
+    wait_until(partial(_has_row, lone_pool, _sleep, 0), "the function is called on a ring")
+    for _ in range(3):
+        assert sum(lone_pool.map(_sleep, [0] * 300)) == 0  # the worker is known to be fast
+        futures = [lone_pool.submit(_sleep, seconds) for seconds in (0, 0.3, 0, 0, 0.3)]
+        begin = time.monotonic()
+        assert futures[0].result(BOUND_S) == 0
+        assert time.monotonic() - begin < 0.25
+        assert [future.result(BOUND_S) for future in futures] == [0, 0.3, 0, 0, 0.3]
+
+
+def test_others_that_wait_for_futures_after_a_row_get_them(lone_pool: poolrt.Pool) -> None:
+    wait_until(partial(_has_row, lone_pool, _sleep, 0), "the function is called on a ring")
+    for _ in range(10):
+        futures = [lone_pool.submit(_sleep, 0) for _ in range(20)]
+        done, others = wait(futures, BOUND_S)
+        assert len(done) == 20
+        assert not others
