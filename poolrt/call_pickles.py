@@ -20,7 +20,7 @@ from poolrt.workers.ipc.channel import ESCAPES, FRAME
 from poolrt.workers.ipc.protocol import CALL_BYTES, PLAIN
 from poolrt.workers.processes.outlined_buffers import OutlinedBuffers, size_of
 from poolrt.workers.processes.pickled import pickle_for_worker
-from poolrt.workers.processes.plain_pickles import PlainPickles
+from poolrt.workers.processes.plain_pickles import PlainPickles, pickle_scalars
 
 from .call_buffers import CallBuffers
 from .called_function import name_of
@@ -92,11 +92,16 @@ class CallPickles:
         self._used = 0
         self._ended: deque[int] = deque()
 
+    def find(self, fn: Callable[..., Any]) -> KeptFunction | None:
+        """Return what the coordinator has of a function, if it is certain that its pickle has not changed."""
+        found = self._stamped.get(fn) if type(fn) in _STAMPED else None
+        return found[1] if found is not None and found[1].number and found[0].holds() else None
+
     def pack(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Packed:
         """Return a call with its function, which is sent with the call if both are short and it was called a few times only."""
-        found = self._stamped.get(fn) if type(fn) in _STAMPED else None
-        if found is not None and found[1].number and found[0].holds():
-            return Packed(found[1], *self.pack_arguments(args, kwargs), found[1].name)
+        found = self.find(fn)
+        if found is not None:
+            return Packed(found, *self.pack_arguments(args, kwargs), found.name)
         mark = stamp(fn) if type(fn) in _STAMPED else None
         data = pickle_for_worker(fn)
         if len(data) <= _INLINE and self._count_inline(data) < HOT:
@@ -112,6 +117,9 @@ class CallPickles:
 
     def pack_arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[bytes, int, CallBuffers | None]:
         """Return the payload of arguments, `PLAIN` or 0, and their buffers. Raises what pickling raises."""
+        scalars = None if kwargs else pickle_scalars(args)
+        if scalars is not None and len(scalars) <= INLINE_BYTES:
+            return scalars, PLAIN, None
         buffers = OutlinedBuffers()
         data, plain = self._pickle((args, kwargs), buffers)
         if not buffers.found and len(data) <= INLINE_BYTES:

@@ -8,16 +8,17 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator
 from contextvars import Context, copy_context
 from functools import partial
-from itertools import islice, repeat
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from poolrt.cachestore.deferred_interrupts import deferred_interrupts
 from poolrt.workers.ipc.call_ring import INLINE_BYTES
 from poolrt.workers.ipc.channel import Message
-from poolrt.workers.ipc.protocol import Kind
-from poolrt.workers.processes.pickled import call_each, pickle_for_worker
+from poolrt.workers.ipc.protocol import PLAIN, Kind
+from poolrt.workers.processes.pickled import pickle_for_worker
+from poolrt.workers.processes.plain_pickles import pickle_scalars
 
 from .call_pickles import HOT, CallPickles, KeptFunction, Pack, Packed, PackedOnce, bounded
+from .call_results import CallResults, ChunkResults, chunks_of
 from .called_function import name_of
 from .client import Request
 from .errors import CoordinatorLoss, InitializerFailure, PoolRefused, error_from_wire
@@ -26,7 +27,6 @@ from .outcomes import load_exception, load_value, name_loss, not_called_twice
 from .ring_call import RingCall
 
 if TYPE_CHECKING:
-    from .abandoned_calls import AbandonedCalls
     from .link import Link
 
 T = TypeVar("T")
@@ -37,7 +37,7 @@ BYTES_IN_FLIGHT: Final = 256 * 1024 * 1024
 #: Functions that the coordinator keeps for calls to come, and their bytes, unless there is one only.
 _KEPT: Final = 64
 _KEPT_BYTES: Final = 192 * 1024 * 1024
-#: Calls that `map` submits between looks at results.
+#: Calls on rings that are submitted between looks at results.
 _LOOKS: Final = 16
 
 
@@ -95,7 +95,34 @@ class Functions:
 
     def submit(self, fn: Callable[..., T], args: tuple[Any, ...], kwargs: dict[str, Any]) -> PoolFuture[T]:
         """Call a function in a worker; see `Pool.submit`."""
-        return self._submit(partial(self._pickles.pack, fn), args, kwargs)
+        if kwargs or self._waiting or (future := self._submit_short(fn, args)) is None:
+            return self._submit(partial(self._pickles.pack, fn), args, kwargs)
+        return future
+
+    def _submit_short(self, fn: Callable[..., T], args: tuple[Any, ...]) -> PoolFuture[T] | None:
+        """Give a call of a known function with short, plain arguments to a ring, as most are; return None for any other one."""
+        function = self._pickles.find(fn)
+        if function is None or not function.on_rings or (payload := self._pack_short(function, args)) is None:
+            return None
+        self._check()
+        future: PoolFuture[T] = PoolFuture()
+        return future if self._begin_short(function, payload, copy_context(), future) else None
+
+    def _pack_short(self, function: KeptFunction, args: tuple[Any, ...]) -> bytes | None:
+        """Return the payload of short, plain arguments for a ring; None for any other ones, or if no ring may take them."""
+        payload = pickle_scalars(args) if self._may_use_rings(function) else None
+        return payload if payload is not None and len(payload) <= INLINE_BYTES else None
+
+    def _begin_short(
+        self, function: KeptFunction, payload: bytes, context: Context | None, future: PoolFuture[Any] | None
+    ) -> RingCall | None:
+        """Give what `_pack_short` has packed to a ring; return the call, None if no ring takes it."""
+        call = RingCall(function.number, payload, PLAIN, context, future, self._ring_call_ended, None, function.name)
+        if not self.client.calls.submit(call):
+            return None
+        # An interrupt before this line leaves a call that no end waits for: its caller has no future either.
+        self._note_submitted(future or call)
+        return call
 
     def map(
         self, fn: Callable[..., T], iterables: tuple[Iterable[Any], ...], timeout: float | None, chunksize: int
@@ -105,37 +132,49 @@ class Functions:
             raise ValueError(f"chunksize must be at least 1, got {chunksize}")
         deadline = None if timeout is None else time.monotonic() + timeout
         self._check()
-        items = zip(*iterables, strict=False)
         if chunksize == 1:
             pack = PackedOnce(self._pickles, fn, name_of(fn))
-            single: deque[Any] = deque(self._begin(pack, item, {}) for item in items)
-            return _Results(single, deadline, self.client.abandoned)
-        pack = PackedOnce(self._pickles, partial(call_each, fn), name_of(fn))
-        chunks = iter(lambda: list(islice(items, chunksize)), [])
-        futures: deque[Any] = deque(self._begin(pack, (chunk,), {}) for chunk in chunks)
-        return _each_of(_Results(futures, deadline, self.client.abandoned))
+            items = zip(*iterables, strict=False)
+            return CallResults(self._begin_all(pack, items), deadline, self.client.abandoned)
+        call, chunks = chunks_of(fn, iterables, chunksize)
+        pack = PackedOnce(self._pickles, call, name_of(fn))
+        return ChunkResults.of(CallResults(self._begin_all(pack, chunks), deadline, self.client.abandoned))
 
     def _check(self) -> None:
         if self.broken is not None:
             raise self.broken.copy()
         self.client.check_open()
 
-    def _begin(self, pack: PackedOnce, args: tuple[Any, ...], kwargs: dict[str, Any]) -> PoolFuture[Any] | RingCall:
+    def _begin_all(self, pack: PackedOnce, calls: Iterable[tuple[Any, ...]]) -> deque[Any]:
+        begun: deque[Any] = deque()
+        for args in calls:
+            function, call = pack.function, None
+            if function is not None and not self._waiting and (payload := self._pack_short(function, args)) is not None:
+                call = self._begin_short(function, payload, None, None)
+            begun.append(call or self._begin(pack, args))
+        return begun
+
+    def _begin(self, pack: PackedOnce, args: tuple[Any, ...]) -> PoolFuture[Any] | RingCall:
         """Submit a call of `map`, which needs no future if a ring takes it."""
         function = pack.function
         calls = self.client.calls
         if function is None or not calls.exist or self._waiting or not self._may_use_rings(function):
-            return self._submit(pack, args, kwargs)
-        packed = pack(args, kwargs)
+            return self._submit(pack, args, {})
+        packed = pack(args, {})
         call = self._ring_call(packed, None, None)
         if call is None or not calls.submit(call):
-            return self._submit(lambda args, kwargs: packed, args, kwargs)
-        self.client.open_futures.count(call)
+            return self._submit(lambda args, kwargs: packed, args, {})
+        self._note_submitted(call)
+        return call
+
+    def _note_submitted(self, known_as: PoolFuture[Any] | RingCall) -> None:
+        """Count a call that a ring has, and look at results now and then."""
+        calls = self.client.calls
+        self.client.open_futures.count(known_as)
         calls.unpark()
         self._look += 1
         if not self._look % _LOOKS:
             calls.collect()
-        return call
 
     def _submit(self, pack: Pack, args: tuple[Any, ...], kwargs: dict[str, Any]) -> PoolFuture[Any]:
         self._check()
@@ -153,8 +192,7 @@ class Functions:
             ring_call = self._ring_call(packed, copy_context(), future)
             if ring_call is not None and self.client.calls.submit(ring_call):
                 # An interrupt before this line leaves a call that no end waits for: its caller has no future either.
-                self.client.open_futures.count(future)
-                self.client.calls.unpark()
+                self._note_submitted(future)
                 return future
         call = _Call(packed, future)
         future.withdraw = partial(self._withdraw, call)
@@ -373,53 +411,3 @@ class Functions:
                 future.set_exception(failure)
             else:
                 future.set_result(value)
-
-
-class _Results:
-    """Yields results in order, and keeps no reference to one that is yielded; cancels the rest if the caller stops."""
-
-    def __init__(self, futures: deque[Any], deadline: float | None, abandoned: AbandonedCalls) -> None:
-        self._futures = futures
-        self._deadline = deadline
-        self._abandoned = abandoned
-
-    def __iter__(self) -> Iterator[Any]:
-        return self
-
-    def __next__(self) -> Any:
-        futures = self._futures
-        if not futures:
-            raise StopIteration
-        try:
-            left = None if self._deadline is None else self._deadline - time.monotonic()
-            return _take(futures, left)
-        except BaseException:
-            self.close()
-            raise
-
-    def close(self) -> None:
-        """Cancel the calls whose results were not yielded."""
-        while self._futures:
-            self._futures.pop().cancel()
-
-    def __del__(self) -> None:
-        # Garbage may be collected anywhere, also in a thread that holds a lock which `cancel` takes.
-        if self._futures:
-            self._abandoned.add(self._futures)
-
-
-def _each_of(lists: Iterable[list[T]]) -> Iterator[T]:
-    """Yield what lists hold, and keep no reference to it."""
-    for results in lists:
-        results.reverse()
-        yield from map(list.pop, repeat(results, len(results)))
-
-
-def _take(futures: deque[Any], left: float | None) -> Any:
-    future = futures[0]
-    try:
-        return future.result(left)
-    finally:
-        if future.done():
-            futures.popleft()
-        del future

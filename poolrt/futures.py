@@ -18,6 +18,23 @@ _OPEN: Final = (PENDING, RUNNING)
 FOREIGN: Final = "this call belongs to the parent of this forked process, which gets its result: submit it again here"
 
 
+class _Own:
+    """The number of this process, known without a call of the system."""
+
+    __slots__ = ("process",)
+
+    def __init__(self) -> None:
+        self.process = 0
+        self.look()
+        os.register_at_fork(after_in_child=self.look)
+
+    def look(self) -> None:
+        self.process = os.getpid()
+
+
+_own: Final = _Own()
+
+
 class Driver(Protocol):
     """Resolves futures in the thread that waits for one, so that a result needs no other thread.
 
@@ -50,7 +67,7 @@ class PoolFuture(Future[T]):
         self._done_callbacks: list[Callable[[Future[T]], Any]] = []
         self._made: threading.Condition | None = None
         self._announced = False
-        self._process = os.getpid()
+        self._process = _own.process
         #: Withdraws the request; returns whether no worker will execute it.
         self.withdraw: Callable[[], bool] | None = None
         #: What resolves this future in the thread that waits for it; None if a thread of the connection does.
@@ -76,7 +93,8 @@ class PoolFuture(Future[T]):
 
     def result(self, timeout: float | None = None) -> T:
         """Return the result, as the base class does."""
-        timeout = self._drive(timeout)
+        if self._state in _OPEN:
+            timeout = self._drive(timeout)
         if self._state == FINISHED and self._exception is None:
             return self._result  # type: ignore[return-value]
         try:
@@ -104,7 +122,7 @@ class PoolFuture(Future[T]):
     def cancel(self) -> bool:
         """Cancel the call if no worker has begun it; return whether it is cancelled. Waits for the coordinator's answer."""
         withdraw = self.withdraw
-        if self._process != os.getpid():
+        if self._process != _own.process:
             return self.cancelled()
         if self.done() or withdraw is None:
             return super().cancel()
@@ -181,7 +199,7 @@ class PoolFuture(Future[T]):
     def _look(self) -> str:
         """Return the present state."""
         driver = self.driver  # read once: the thread that resolves this future drops it
-        if driver is not None and self._state in _OPEN and self._process == os.getpid():
+        if driver is not None and self._state in _OPEN and self._process == _own.process:
             driver.look(self)
         return self._state
 
@@ -194,7 +212,7 @@ class PoolFuture(Future[T]):
 
     def _check_process(self) -> None:
         """Raise PoolClosed in a forked process: nothing resolves this future there."""
-        if self._process != os.getpid():
+        if self._process != _own.process:
             raise PoolClosed(FOREIGN)
 
     def note_begun(self) -> None:

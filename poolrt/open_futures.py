@@ -68,7 +68,7 @@ class OpenFutures:
     def count(self, future: Any) -> None:
         """Count a future, or a call without one, until `forget`."""
         self._futures.add(future)
-        if future.done():
+        if future.is_settled:
             self._futures.discard(future)
 
     def follow(self, future: Future[Any]) -> None:

@@ -22,10 +22,15 @@ def load_value(load: Callable[[], object]) -> tuple[object, BaseException | None
     try:
         return load(), None
     except BaseException as error:  # noqa: BLE001 - loading runs the user's code; the future gets its error
-        _raise_interrupt(error)
-        text = f"the result of a function cannot be loaded: {type(error).__name__}: {error}"
-        failed: PoolError = errors.call_not_loaded(text, traceback.format_exc())
-        return None, failed
+        return None, error_of_loading(error)
+
+
+def error_of_loading(error: BaseException) -> PoolError:
+    """Return the error of a result whose loading has raised ``error``. Raises an interrupt of the main thread."""
+    _raise_interrupt(error)
+    text = f"the result of a function cannot be loaded: {type(error).__name__}: {error}"
+    failed: PoolError = errors.call_not_loaded(text, traceback.format_exc())
+    return failed
 
 
 def load_exception(log: str, data: bytes | Payload) -> BaseException:

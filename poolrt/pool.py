@@ -189,9 +189,11 @@ class Pool(Executor):
         Raises PoolRefused if the function has more than 128 MiB, or its arguments and shared memory has no room, and
         RuntimeError after `shutdown` (PoolClosed).
         """
-        from .called_function import require_function
+        called: object = fn
+        if not callable(called):  # an import takes a microsecond
+            from .called_function import require_function
 
-        require_function("submit", fn)
+            require_function("submit", fn)
         # If the server has exited before it has all of the message, no worker has begun the function.
         return self._session.repeat(lambda link: self._functions(link).submit(fn, args, kwargs))
 

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 from poolrt.cachestore.deferred_interrupts import deferred_interrupts
 from poolrt.errors import PoolError, error_from_wire
 from poolrt.workers.ipc.bounded_decoding import Payload
-from poolrt.workers.ipc.call_ring import RAISED
+from poolrt.workers.ipc.call_ring import RAISED, RETURNED
 from poolrt.workers.ipc.channel import Message
 from poolrt.workers.ipc.outlined_payload import is_outlined
 from poolrt.workers.ipc.protocol import Kind
 
 from .futures import PoolFuture
-from .outcomes import load_exception, load_pickle, load_value, name_loss
+from .outcomes import error_of_loading, load_exception, load_pickle, load_value, name_loss
 
 if TYPE_CHECKING:
     from .call_buffers import CallBuffers
@@ -153,6 +153,16 @@ class RingCall:
         """Return whether this call has ended."""
         return self.ended
 
+    @property
+    def has_result(self) -> bool:
+        """Whether this call without a future has returned."""
+        return self.ended and self._error is None and self.future is None
+
+    def take_result(self) -> Any:
+        """Return the result of a call that `has_result`, once."""
+        value, self._result = self._result, None
+        return value
+
     def result(self, timeout: float | None = None) -> Any:
         """Return the result of a call without a future, once. Raises its exception, and TimeoutError."""
         deadline = None if timeout is None else time.monotonic() + timeout
@@ -184,9 +194,18 @@ class RingCall:
         """Load the outcome, and resolve the future if there is one. After an interrupt, call it again."""
         if self.ended:
             return
+        result: Any
+        error: BaseException | None
         try:
             self.loading = True
-            result, error = self._load()
+            value = self.value
+            if self.status == RETURNED and self._error is None and self.message is None and not is_outlined(value):
+                try:
+                    result, error = load_pickle(value), None
+                except BaseException as failure:  # noqa: BLE001 - loading runs the user's code
+                    result, error = None, error_of_loading(failure)
+            else:
+                result, error = self._load()
             if self.future is not None:
                 self.future.settle(result, error)
                 self.future.driver = None
@@ -199,7 +218,8 @@ class RingCall:
             self.rings.note_ended(self)
         self.ended = True
         self.value, self.message, self._opened = b"", None, None
-        self.free()
+        if self.sent is not None:
+            self.free()
         leave, self.leave = self.leave, _nothing
         leave()
 

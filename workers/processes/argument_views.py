@@ -63,6 +63,8 @@ class ArgumentViews:
 
     def close(self) -> None:
         """End the views of a call, once nothing here refers to them. Those that the function has kept become copies."""
+        if not (self.ranges or self._open):
+            return
         self.ranges.clear()
         opened, self._open = self._open, []
         mapping = self._mapping

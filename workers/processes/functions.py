@@ -14,10 +14,12 @@ import msgpack
 from poolrt.cachestore.portable_error import sendable
 
 from ..ipc.bounded_decoding import skip_items
+from ..ipc.call_ring import INLINE_BYTES
 from ..ipc.channel import ESCAPES, MAX_MESSAGE, Message
 from ..ipc.outlined_payload import is_outlined
 from ..ipc.protocol import Kind
 from .call_memory import CallMemory
+from .plain_pickles import pickle_scalar
 
 if TYPE_CHECKING:
     from .pickled import Namespace
@@ -60,6 +62,7 @@ class Functions:
 
     def __init__(self, memory: CallMemory) -> None:
         self._memory = memory
+        self._process = os.getpid()
         self._functions: dict[int, _Function] = {}
         self._clients: dict[int, _Client] = {}
 
@@ -103,10 +106,10 @@ class Functions:
         return answer
 
     def _call(self, number: int, function: int, payload: bytes, *, plain: bool) -> tuple[Any, ...]:
-        process = os.getpid()
-        client: _Client | None = None
+        client = self._clients.get(number)
         try:
-            client = self._client(number)
+            if client is None:
+                client = self._client(number)
             if client.initializer is not None:
                 self._initialize(client, *client.initializer)
             if client.unfit is not None:
@@ -120,9 +123,11 @@ class Functions:
                 returned = call(*args, **kwargs)
             finally:
                 # The function has forked, and the child returned from it: only the parent goes on as the worker.
-                if os.getpid() != process:
+                if os.getpid() != self._process:
                     os._exit(0)
-            value = self._memory.pack(partial(client.namespace.pickle_result, returned), _RESULT_BYTES)
+            value = pickle_scalar(returned)
+            if value is None or len(value) > INLINE_BYTES:
+                value = self._memory.pack(partial(client.namespace.pickle_result, returned), _RESULT_BYTES)
         except BaseException as error:  # noqa: BLE001 - SystemExit and KeyboardInterrupt of a user's function too
             return (Kind.THREW, _trace(), _pickle_exception(client, error))
         return (Kind.ANSWER, value)
@@ -166,6 +171,8 @@ class Functions:
         buffers: list[Any] = []
         if is_outlined(payload):
             data, buffers = self._memory.open(payload)
+        elif plain:
+            return function.call, pickle.loads(payload)
         if plain:
             return function.call, pickle.loads(data, buffers=buffers)
         arguments, found = namespace.load(data, 0, buffers)

@@ -109,8 +109,18 @@ def load_result(data: bytes | Payload) -> Any:
 
 
 def call_each(fn: Callable[..., T], items: list[tuple[Any, ...]]) -> list[T]:
-    """Return the results of a function for several items."""
+    """Return the results of a function for the arguments of several calls."""
     return [*starmap(fn, items)]
+
+
+def call_all(fn: Callable[[Any], T], items: list[Any]) -> list[T]:
+    """Return the results of a function of one argument for several items."""
+    return [*map(fn, items)]
+
+
+def call_range(fn: Callable[[int], T], start: int, stop: int, step: int) -> list[T]:
+    """Return the results of a function of one argument for the integers of a range."""
+    return [*map(fn, range(start, stop, step))]
 
 
 class Namespace:
@@ -145,7 +155,10 @@ class Namespace:
         """Set globals, except those that code in this process has assigned."""
         current, installed = self.globals, self._installed
         for name, value in found.items():
-            if name not in current or (name in installed and current[name] is installed[name]):
+            before = current.get(name, current)
+            if before is value:
+                continue
+            if before is current or (name in installed and current[name] is installed[name]):
                 current[name] = installed[name] = value
 
     def pickle_result(self, value: object, buffers: OutlinedBuffers | None = None) -> bytes:

@@ -13,6 +13,10 @@ from .outlined_buffers import OutlinedBuffers, is_array, rebuild_array
 
 #: Bytes of a buffer that is kept.
 _KEPT: Final = 64 * 1024
+#: Types whose values refer to no other objects; those with a length, and the longest that is pickled at once.
+_NUMBERS: Final = frozenset((int, float, bool, type(None), complex))
+_TEXTS: Final = frozenset((str, bytes))
+_SHORT: Final = 1024
 
 
 class _NotPlain(Exception):
@@ -48,6 +52,24 @@ class _PlainPickler(pickle.Pickler):
         elif obj is rebuild_array:
             return NotImplemented  # it is pickled by its name
         raise _NotPlain
+
+
+def pickle_scalar(value: object) -> bytes | None:
+    """Return the pickle of a number, a short text, short bytes or None; None for any other value."""
+    return pickle.dumps(value, pickle.HIGHEST_PROTOCOL) if _is_scalar(value) else None
+
+
+def pickle_scalars(args: tuple[Any, ...]) -> bytes | None:
+    """Return the pickle of positional arguments that are all scalars, and of no others by name; None for any other ones."""
+    for value in args:
+        if not _is_scalar(value):
+            return None
+    return pickle.dumps((args, {}), pickle.HIGHEST_PROTOCOL)
+
+
+def _is_scalar(value: object) -> bool:
+    kind = type(value)
+    return kind in _NUMBERS or (kind in _TEXTS and len(value) <= _SHORT)  # type: ignore[arg-type]
 
 
 class PlainPickles:

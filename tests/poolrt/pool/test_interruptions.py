@@ -202,6 +202,8 @@ _FUNCTIONS = """
 
     moments = interrupt_all(lambda pool: pool.submit(abs, -1).result(10))
     found = interrupt_all(lambda pool: pool.submit(abs, -1).cancel())
+    found += interrupt_all(lambda pool: list(pool.map(abs, range(40))))
+    found += interrupt_all(lambda pool: list(pool.map(abs, range(40), chunksize=3)))
     print(moments + found)
 """
 
