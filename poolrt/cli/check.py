@@ -87,10 +87,10 @@ def _execute(options: argparse.Namespace, settings: Settings, report: Report) ->
 
 def _list_operators(report: Report) -> int:
     from poolrt.graph.onnx.control_flow import CONTROL_FLOW
-    from poolrt.graph.onnx.operators import OPERATORS, OPERATORS_OF
+    from poolrt.graph.onnx.operators import OPERATORS, OPERATORS_OF, SEQUENCES
 
     foreign = (f"{domain}.{name}" for domain, operators in OPERATORS_OF.items() for name in operators)
-    names = [*sorted((*OPERATORS, *CONTROL_FLOW)), *sorted(foreign)]
+    names = [*sorted((*OPERATORS, *CONTROL_FLOW, *SEQUENCES)), *sorted(foreign)]
     for name in names:
         report.say(name)
     report.result({"operators": names})

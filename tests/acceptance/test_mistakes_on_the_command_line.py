@@ -170,9 +170,9 @@ def test_check_says_how_a_model_will_run(capsys: pytest.CaptureFixture[str]) -> 
 
 def test_the_page_and_the_command_list_exactly_the_operators_that_exist(capsys: pytest.CaptureFixture[str]) -> None:
     from poolrt.graph.onnx.control_flow import CONTROL_FLOW
-    from poolrt.graph.onnx.operators import OPERATORS, OPERATORS_OF
+    from poolrt.graph.onnx.operators import OPERATORS, OPERATORS_OF, SEQUENCES
 
-    known, foreign = sorted((*OPERATORS, *CONTROL_FLOW)), sorted(OPERATORS_OF["com.microsoft"])
+    known, foreign = sorted((*OPERATORS, *CONTROL_FLOW, *SEQUENCES)), sorted(OPERATORS_OF["com.microsoft"])
     assert main(["check", "--operators"]) == 0
     assert capsys.readouterr().out.split() == [*known, *(f"com.microsoft.{name}" for name in foreign)]
     page = (Path(__file__).parents[2] / "docs" / "onnx.md").read_text(encoding="utf-8")

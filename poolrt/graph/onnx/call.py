@@ -17,6 +17,7 @@ from .element_types import FLOATS
 from .folding import MOST_DIMS, Array, Folding
 from .model_file import onnx_package, tensor
 from .patterns import Patterns
+from .tensor_sequence import Item, TensorSequence
 from .tensors import Operand, Tensors, dtype_of, shape_of
 
 #: What an operator gives: its first result, or several.
@@ -25,7 +26,7 @@ Results: TypeAlias = "Operand | tuple[Operand | None, ...]"
 
 @dataclass(frozen=True, slots=True)
 class NodeCall:
-    """A node with its operands (None for a missing optional one).
+    """A node with its operands (None for a missing optional one, and for the `sequences`, which have the same indices).
 
     ``outputs`` are the indices of the outputs that are read, of ``results`` in all.
     ``math`` computes with tensors and known arrays alike, ``folding`` with what is known while the model is loaded.
@@ -48,6 +49,7 @@ class NodeCall:
     inputs: Mapping[int, str]
     patterns: Patterns
     bounds: Bounds
+    sequences: Mapping[int, TensorSequence]
 
     def name_part(self, part: str) -> str:
         """Return a name for another graph node that this one needs."""
@@ -61,8 +63,25 @@ class NodeCall:
         """Return whether an operand is given."""
         return index < len(self.operands) and self.operands[index] is not None
 
+    def item(self, index: int) -> Item | None:
+        """Return an operand or sequence, None for one that is missing."""
+        return self.sequences.get(index, self.operands[index])
+
+    def items(self) -> list[Item | None]:
+        """Return all operands and sequences."""
+        return [self.item(index) for index in range(len(self.operands))]
+
+    def sequence(self, index: int) -> TensorSequence:
+        """Return an operand that is a sequence of tensors. Raises ModelError if it is none."""
+        found = self.sequences.get(index)
+        if found is None:
+            raise self.malformed(f"input {index}: expect a sequence of tensors")
+        return found
+
     def operand(self, index: int) -> Operand:
-        """Return an operand. Raises ModelError if it is missing."""
+        """Return an operand. Raises ModelError if it is missing, or a sequence."""
+        if index in self.sequences:
+            raise self.malformed(f"input {index} is a sequence of tensors; expect a tensor")
         found = self.operands[index] if index < len(self.operands) else None
         if found is None:
             raise self.malformed(f"input {index} is missing")

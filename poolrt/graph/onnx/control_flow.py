@@ -12,11 +12,12 @@ from ..values import Value
 from .bounds import Bound
 from .call import NodeCall
 from .scope import Scope
+from .tensor_sequence import Item, TensorSequence
 from .tensors import Operand, dtype_of, shape_of
 
 #: Adds the nodes of a graph in a scope, on behalf of a node.
 AddNodes: TypeAlias = Callable[[Sequence[Any], Scope, NodeCall], None]
-_Results: TypeAlias = "tuple[Operand | None, ...]"
+_Results: TypeAlias = "tuple[Item | None, ...]"
 #: Passes of one loop.
 MOST_PASSES: Final = 10_000
 #: Passes of a loop that a computed condition ends: a run computes all of them.
@@ -41,10 +42,12 @@ def _both(call: NodeCall, condition: Value, outer: Scope, add_nodes: AddNodes) -
         _run(call, call.graph_attribute(name), outer, [], add_nodes) for name in ("then_branch", "else_branch")
     )
     chooses = m.reshape(condition, ())
-    results: list[Operand | None] = []
+    results: list[Item | None] = []
     for number, (left, right) in enumerate(zip(one, other, strict=True)):
         if left is None or right is None:
             raise call.unsupported("a branch leaves a result out, and a run chooses it")
+        if isinstance(left, TensorSequence) or isinstance(right, TensorSequence):
+            raise call.unsupported("a run chooses between sequences of tensors; the condition must be constant")
         if call.bounds.of(left) or call.bounds.of(right) or shape_of(left) != shape_of(right):
             asked = call.inputs_of(0)
             what = f"a run chooses between results {number} of shapes {shape_of(left)} and {shape_of(right)}"
@@ -63,7 +66,7 @@ def loop(call: NodeCall, outer: Scope, add_nodes: AddNodes) -> _Results:
         return _counted_loop(call, count, first, outer, add_nodes)
     goes_on = _truth(call, first)
     body = call.graph_attribute("body")
-    carried: list[Operand | None] = list(call.operands[2:])
+    carried = call.items()[2:]
     collected: list[list[Operand]] = [[] for _ in range(len(body.output) - 1 - len(carried))]
     done = 0
     while goes_on and done < count:
@@ -71,7 +74,7 @@ def loop(call: NodeCall, outer: Scope, add_nodes: AddNodes) -> _Results:
             raise call.unsupported(f"more than {MOST_PASSES} passes")
         given = [np.asarray(done, np.int64), np.asarray(True), *carried]
         condition, *results = _run(call, body, outer, given, add_nodes)
-        if condition is None:
+        if condition is None or isinstance(condition, TensorSequence):
             raise call.malformed("its body gives no condition")
         if isinstance(condition, Value):
             return _counted_loop(call, count, np.asarray(True), outer, add_nodes)
@@ -89,17 +92,19 @@ def _counted_loop(call: NodeCall, most: int, first: Operand, outer: Scope, add_n
         asked = call.inputs_of(1) if call.has(1) else ()
         what = f"the model computes a condition that ends the loop within {most} passes; at most {_MOST_COUNTED} are supported"
         raise call.ask(what, asked) if asked else call.unsupported(what)
-    carried: list[Operand | None] = list(call.operands[2:])
+    carried = call.items()[2:]
     collected: list[list[Operand]] = [[] for _ in range(len(body.output) - 1 - len(carried))]
     goes_on: Operand = m.reshape(first, ())
     count: Operand = np.zeros(1, np.int64)
     for done in range(most):
         given = [np.asarray(done, np.int64), np.asarray(True), *carried]
         condition, *results = _run(call, body, outer, given, add_nodes)
-        if condition is None:
+        if condition is None or isinstance(condition, TensorSequence):
             raise call.malformed("its body gives no condition")
         for number, new in enumerate(results[: len(carried)]):
             old = carried[number]
+            if isinstance(new, TensorSequence) or isinstance(old, TensorSequence):
+                raise call.unsupported("a sequence of tensors that a computed loop carries on")
             if new is None or old is None or call.bounds.of(new) or shape_of(new) != shape_of(old):
                 raise call.unsupported(
                     f"what its body carries on as {number} has another shape in each pass of a computed loop"
@@ -140,7 +145,7 @@ def scan(call: NodeCall, outer: Scope, add_nodes: AddNodes) -> _Results:
     length = int(lengths.pop())
     if length > MOST_PASSES:
         raise call.unsupported(f"more than {MOST_PASSES} passes")
-    carried: list[Operand | None] = list(operands[:states])
+    carried: list[Item | None] = list(operands[:states])
     collected: list[list[Operand]] = [[] for _ in range(outputs)]
     for step in range(length):
         elements = []
@@ -175,7 +180,7 @@ def _batched_scan(call: NodeCall, outer: Scope, add_nodes: AddNodes) -> _Results
     images: list[list[Operand]] = [[] for _ in body.output]
     for image in range(batch):
         own = [m.squeeze(m.slice(each, [image], [image + 1], [0], [1]), (0,)) for each in operands]
-        carried: list[Operand | None] = list(own[:states])
+        carried: list[Item | None] = list(own[:states])
         collected: list[list[Operand]] = [[] for _ in range(len(body.output) - states)]
         for step in range(length):
             places = [length - 1 - step if turned else step for turned in backwards]
@@ -190,7 +195,7 @@ def _batched_scan(call: NodeCall, outer: Scope, add_nodes: AddNodes) -> _Results
     return tuple(_stacked(call, each, 0) for each in images)
 
 
-def _run(call: NodeCall, graph: Any, outer: Scope, given: Sequence[Operand | None], add_nodes: AddNodes) -> _Results:
+def _run(call: NodeCall, graph: Any, outer: Scope, given: Sequence[Item | None], add_nodes: AddNodes) -> _Results:
     """Add the nodes of a graph that an attribute has, and return its results."""
     scope = Scope.of_branch(graph, outer, call.label)
     scope.found.update(call.initializers(graph))
@@ -201,10 +206,12 @@ def _run(call: NodeCall, graph: Any, outer: Scope, given: Sequence[Operand | Non
     return tuple(scope.find(each.name) for each in graph.output)
 
 
-def _collect(call: NodeCall, collected: list[list[Operand]], results: Sequence[Operand | None]) -> None:
+def _collect(call: NodeCall, collected: list[list[Operand]], results: Sequence[Item | None]) -> None:
     for parts, result in zip(collected, results, strict=True):
         if result is None:
             raise call.malformed("its body leaves a result out")
+        if isinstance(result, TensorSequence):
+            raise call.malformed("its body collects sequences of tensors; expect tensors")
         parts.append(result)
 
 

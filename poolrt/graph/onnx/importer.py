@@ -25,11 +25,12 @@ from .empty_results import empty_results, has_empty
 from .expansion import MOST_DEPTH, MOST_NODES, Expansion, find_expansion, local_functions
 from .folding import Array, Folding
 from .model_file import ModelFile, onnx_package, read_model
-from .operators import OPERATORS, OPERATORS_OF
+from .operators import OPERATORS, OPERATORS_OF, SEQUENCES
 from .patterns import Patterns
 from .ports import check_output, declared_shape, known_input, open_input
 from .scope import Scope
 from .signatures import TypeMismatch, expected_types, find_schema
+from .tensor_sequence import Item, TensorSequence
 from .tensors import Operand, Tensors, Unavailable, array_dtype, array_dtype_name, dtype_of
 from .unsupported import Unsupported
 
@@ -209,7 +210,7 @@ class _Import:
 
     def _note_source(self, node: Any, scope: Scope, first: int, expanded: bool) -> None:
         """Note which nodes of the graph a node of the model became."""
-        known = not any(isinstance(scope.found.get(name), Value) for name in node.output)
+        known = not any(_is_computed(scope.found.get(name)) for name in node.output)
         names = _label(node), str(node.op_type), scope.opset, tuple(node.input), tuple(node.output)
         self.graph.sources.append(SourceNode(*names, first, self.graph.node_count, known, expanded))
 
@@ -218,7 +219,7 @@ class _Import:
             return True
         if node.op_type in OPERATORS_OF.get(node.domain, {}):
             return True
-        if node.domain in _DOMAINS and (node.op_type in OPERATORS or node.op_type in CONTROL_FLOW):
+        if node.domain in _DOMAINS and node.op_type in (*OPERATORS, *CONTROL_FLOW, *SEQUENCES):
             return True
         domain = "" if node.domain in _DOMAINS else node.domain
         schema = find_schema(node.op_type, domain, self._version(node.domain, self.opset))
@@ -252,10 +253,16 @@ class _Import:
             if name and result is not None:
                 scope.found[name] = result
 
-    def _results(self, node: Any, attributes: list[Any], call: NodeCall, scope: Scope) -> tuple[Operand | None, ...]:
+    def _results(self, node: Any, attributes: list[Any], call: NodeCall, scope: Scope) -> tuple[Item | None, ...]:
         local = self.functions.get((node.domain, node.op_type))
         if local is not None:
             return self._expand(local, attributes, call, scope)
+        if node.domain in _DOMAINS and node.op_type in SEQUENCES:
+            return (SEQUENCES[node.op_type](call),)
+        if node.domain in _DOMAINS and node.op_type == "Identity" and call.sequences:
+            return (call.sequence(0),)
+        if call.sequences and not (node.domain in _DOMAINS and node.op_type in CONTROL_FLOW):
+            raise call.unsupported(f"its input {min(call.sequences)} is a sequence of tensors")
         if node.domain not in _DOMAINS:
             foreign = OPERATORS_OF.get(node.domain, {}).get(node.op_type)
             if foreign is None:
@@ -272,12 +279,14 @@ class _Import:
                 raise call.malformed(str(error)) from error
         results = self._compute(node, attributes, call, scope)
         for index, (result, types) in enumerate(zip(results, expected, strict=False)):
-            if result is not None and types is not None and dtype_of(result) not in types:
+            if isinstance(result, TensorSequence) or result is None or types is None:
+                continue
+            if dtype_of(result) not in types:
                 wanted = " or ".join(sorted(types))
                 raise call.unsupported(f"its result {index} would be of type {dtype_of(result)}; expect {wanted}")
         return results
 
-    def _compute(self, node: Any, attributes: list[Any], call: NodeCall, scope: Scope) -> tuple[Operand | None, ...]:
+    def _compute(self, node: Any, attributes: list[Any], call: NodeCall, scope: Scope) -> tuple[Item | None, ...]:
         """Return the results of an operator, of the function that defines it if poolrt has no other form of it."""
         if has_empty(call.operands) and (schema := find_schema(node.op_type, "", scope.opset)) is not None:
             given = _resolved(node, attributes)
@@ -295,7 +304,7 @@ class _Import:
 
     def _define(
         self, node: Any, attributes: list[Any], call: NodeCall, scope: Scope, refused: Exception | None
-    ) -> tuple[Operand | None, ...]:
+    ) -> tuple[Item | None, ...]:
         """Return the results of the function that defines an operator. Raises ``refused``, or that there is none."""
         body = find_expansion(
             _resolved(node, attributes), scope.opset, self._version(node.domain, scope.opset), call.operands
@@ -312,11 +321,9 @@ class _Import:
         self.expanded[node.op_type] += 1
         return results
 
-    def _expand(
-        self, body: Expansion, attributes: list[Any], call: NodeCall, outer: Scope
-    ) -> tuple[Operand | None, ...]:
+    def _expand(self, body: Expansion, attributes: list[Any], call: NodeCall, outer: Scope) -> tuple[Item | None, ...]:
         """Add the nodes of a function's body and return its results."""
-        scope = Scope.of_function(body, attributes, call.operands, call.label, outer.depth + 1)
+        scope = Scope.of_function(body, attributes, call.items(), call.label, outer.depth + 1)
         self._add_inner(body.nodes, scope, call)
         return tuple(scope.find(name) if index in call.outputs else None for index, name in enumerate(body.outputs))
 
@@ -331,11 +338,15 @@ class _Import:
     def _call(self, node: Any, attributes: list[Any], scope: Scope) -> NodeCall:
         label = scope.label(_label(node))
         operands: list[Operand | None] = []
-        for name in node.input:
+        sequences: dict[int, TensorSequence] = {}
+        for index, name in enumerate(node.input):
             if name and not scope.has(name):
                 reader = f"node {label!r} ({node.op_type}, opset {scope.opset})"
                 raise ModelError(f"{reader} reads {name!r}, which no node before it computes{hint(name, scope.found)}")
-            operands.append(scope.find(name) if name else None)
+            found = scope.find(name) if name else None
+            if isinstance(found, TensorSequence):
+                sequences[index] = found
+            operands.append(None if isinstance(found, TensorSequence) else found)
         used = frozenset(index for index, name in enumerate(node.output) if name in scope.read)
         attrs = {each.name: _attribute(each, label) for each in attributes}
         name = self._unique(label)
@@ -353,6 +364,7 @@ class _Import:
             self.inputs,
             self.patterns,
             self.bounds,
+            sequences,
         )
 
     def _unique(self, label: str) -> str:
@@ -369,6 +381,8 @@ class _Import:
         found = scope.find(declared.name) if scope.has(declared.name) else None
         if found is None:
             raise ModelError(f"output {declared.name!r}: no node computes it")
+        if isinstance(found, TensorSequence):
+            raise ModelError(f"output {declared.name!r} is a sequence of tensors; a graph has tensors only")
         check_output(declared, found)
         try:
             if not isinstance(found, Value) and not found.size:
@@ -386,7 +400,7 @@ class _MissingOperator(UnsupportedNode):
 def _missing(node: Any, label: str, opset: int, why: str = "") -> _MissingOperator:
     where = "" if node.domain in _DOMAINS else f" of domain {node.domain}"
     if not (where or why) and find_schema(node.op_type, "", opset) is None:
-        why = f", nor has ONNX in this opset{hint(node.op_type, (*OPERATORS, *CONTROL_FLOW))}"
+        why = f", nor has ONNX in this opset{hint(node.op_type, (*OPERATORS, *CONTROL_FLOW, *SEQUENCES))}"
     return _MissingOperator(label, node.op_type, opset, f"poolrt has no such operator{where}{why}")
 
 
@@ -410,6 +424,11 @@ def _inputs(node: Any, call: NodeCall) -> str:
 
 def _full_name(node: Any) -> str:
     return str(node.op_type) if node.domain in _DOMAINS else f"{node.domain}.{node.op_type}"
+
+
+def _is_computed(found: Item | None) -> bool:
+    """Return whether a graph computes a tensor, or one of a sequence."""
+    return any(isinstance(each, Value) for each in (found.items if isinstance(found, TensorSequence) else (found,)))
 
 
 def _as_tuple(results: Results) -> tuple[Operand | None, ...]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .expansion import Expansion
-from .tensors import Operand
+from .tensor_sequence import Item
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +19,7 @@ class Scope:
 
     opset: int
     read: frozenset[str]
-    found: dict[str, Operand | None] = field(default_factory=dict)
+    found: dict[str, Item | None] = field(default_factory=dict)
     given: Mapping[str, Any] | None = None
     outer: Scope | None = None
     path: str = ""
@@ -35,13 +35,13 @@ class Scope:
         cls,
         body: Expansion,
         attributes: Sequence[Any],
-        operands: Sequence[Operand | None],
+        operands: Sequence[Item | None],
         path: str,
         depth: int,
     ) -> Scope:
         """Return the scope of a function's body, in which its parameters are the operands of a node."""
         given = {**body.defaults, **{each.name: each for each in attributes}}
-        found: dict[str, Operand | None] = dict.fromkeys(body.inputs)
+        found: dict[str, Item | None] = dict.fromkeys(body.inputs)
         found.update(zip(body.inputs, operands, strict=False))
         return cls(body.opset, _read(body.nodes, body.outputs), found, given, None, path, depth)
 
@@ -55,7 +55,7 @@ class Scope:
         """Return whether a name has a meaning here; that of a missing optional operand has."""
         return name in self.found or (self.outer is not None and self.outer.has(name))
 
-    def find(self, name: str) -> Operand | None:
+    def find(self, name: str) -> Item | None:
         """Return the value of a name, None for a missing optional operand."""
         if name in self.found or self.outer is None:
             return self.found.get(name)

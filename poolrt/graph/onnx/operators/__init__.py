@@ -26,6 +26,7 @@ from . import (
     selection,
     sequences,
     signals,
+    tensor_sequences,
     trigonometry,
     views,
     windows,
@@ -54,6 +55,9 @@ OPERATORS: Final[Mapping[str, Operator]] = {
     **views.OPERATORS,
     **windows.OPERATORS,
 }
+
+#: Operators on sequences of tensors.
+SEQUENCES: Final = tensor_sequences.SEQUENCES
 
 #: The same of other domains than ONNX's own.
 OPERATORS_OF: Final[Mapping[str, Mapping[str, Operator]]] = {"com.microsoft": microsoft.OPERATORS}

@@ -8,6 +8,7 @@ from typing import Any, Final
 from ...values import Value
 from ..call import NodeCall, Operator
 from ..tensors import Operand
+from .uneven_sequences import are_uneven, run_uneven
 from .unrolled_lstm import unrolled_lstm
 
 _DIRECTIONS: Final = {
@@ -23,8 +24,9 @@ def recurrent(kind: str, order: Sequence[int], states: int, activations: Sequenc
         if direction not in _DIRECTIONS:
             raise call.malformed(f"unknown direction {direction!r}")
         count, gates = 2 if direction == "bidirectional" else 1, len(order)
+        if are_uneven(call):
+            return run_uneven(call, operator, kind)
         if kind == "lstm" and _is_special(call, [*activations] * count):
-            check_lengths(call)
             return unrolled_lstm(call)
         algorithm = _check(call, kind, count, activations)
         m, layout = call.math, call.integer("layout", 0)
@@ -70,7 +72,6 @@ def recurrent(kind: str, order: Sequence[int], states: int, activations: Sequenc
 
 def _check(call: NodeCall, kind: str, count: int, usual: Sequence[str]) -> str:
     """Return the activation of a plain network. Raises UnsupportedNode for options that no operation here has."""
-    check_lengths(call)
     if "clip" in call.attrs or call.integer("input_forget", 0):
         raise call.unsupported("clip and input_forget are not supported")
     if "activation_alpha" in call.attrs or "activation_beta" in call.attrs:
@@ -82,15 +83,6 @@ def _check(call: NodeCall, kind: str, count: int, usual: Sequence[str]) -> str:
     if given != [*usual] * count:
         raise call.unsupported(f"activations {', '.join(given)} are not supported")
     return "tanh"
-
-
-def check_lengths(call: NodeCall) -> None:
-    """Raise UnsupportedNode for sequences that are shorter than the longest."""
-    if call.has(4):
-        lengths = call.known_integers(4, "sequence_lens")
-        steps = call.shape(0)[1 if call.integer("layout", 0) else 0]
-        if any(length != steps for length in lengths):
-            raise call.unsupported("sequences of different lengths are not supported")
 
 
 def _is_special(call: NodeCall, usual: list[str]) -> bool:

@@ -12,6 +12,7 @@ from ...shapes import normalize_axis
 from ...values import Value
 from ..call import NodeCall, Operator
 from ..tensors import Operand
+from .uneven_sequences import reverse
 
 
 def reshaped(call: NodeCall, source: Operand, dims: Sequence[int]) -> Operand:
@@ -219,19 +220,12 @@ def trilu(call: NodeCall) -> Operand:
 
 
 def reverse_sequence(call: NodeCall) -> Operand:
-    """Reverse the first elements of each sequence, as many as a known number says."""
-    source = call.tensor(0)
-    lengths = call.known_integers(1, "sequence_lens")
-    time_axis, batch_axis = call.axis(len(source.shape), 0, "time_axis"), call.axis(len(source.shape), 1, "batch_axis")
-    steps, batch = source.shape[time_axis], source.shape[batch_axis]
-    if len(lengths) != batch or not all(0 <= each <= steps for each in lengths) or time_axis == batch_axis:
-        raise call.malformed(f"sequence_lens: expect {batch} numbers up to {steps}, got {lengths}")
-    m, parts = call.math, []
-    for number, length in enumerate(lengths):
-        part = m.slice(source, [number], [number + 1], [batch_axis], [1])
-        order = np.asarray([*range(length - 1, -1, -1), *range(length, steps)], np.int64)
-        parts.append(m.take(part, order, time_axis))
-    return m.concat(parts, batch_axis)
+    """Reverse the first elements of each sequence."""
+    source, rank = call.tensor(0), len(call.shape(0))
+    time_axis, batch_axis = call.axis(rank, 0, "time_axis"), call.axis(rank, 1, "batch_axis")
+    if time_axis == batch_axis:
+        raise call.malformed(f"time_axis and batch_axis are both {time_axis}")
+    return reverse(call, source, call.operand(1), time_axis, batch_axis)
 
 
 def identity(call: NodeCall) -> Operand:

@@ -42,6 +42,9 @@ from tests.references import numpy_type
 Array = NDArray[Any]
 _WANTED: Final = re.compile(r"give the input while loading: values=\{(.*)\}")
 _NAME: Final = re.compile(r"'([^']+)': \.\.\.")
+#: Lines of a page of the documentation around the counts.
+FIRST: Final = "<!-- Written by `python -m tests.poolrt.graph.onnx.node_tests --document docs/onnx.md`: -->"
+LAST: Final = "<!-- until here -->"
 #: The outcome of a test whose expected value float64 contradicts, and the result does not.
 CONTRADICTED: Final = "right by float64"
 #: Inputs of one model whose values are asked for, one after the other.
@@ -225,41 +228,33 @@ def run(cases: Sequence[Any], interpreted: bool = False) -> Counts:
     return counts
 
 
-def document(counts: Counts, total: int, interpreted: bool) -> str:
-    """Return the page of the documentation that lists the counts."""
-    computes = (
-        "the NumPy references, which have no rounding to float32, compute" if interpreted else "an `Executor` computes"
-    )
-    option = " --interpret" if interpreted else ""
-    onnx_version = version("onnx")
+def document(counts: Counts, total: int) -> str:
+    """Return the part of the documentation that lists the counts."""
     right, given = counts.outcomes["right"], counts.outcomes["right, values given"]
     exact = len(counts.contradicted)
     text = (
-        f"The `onnx` package {onnx_version} has {total} tests of operators. For {right + given + exact} of them, {computes} the "
-        f"right results: {right} with all inputs open, {given} with some given while loading, such as axes and sizes. Results "
-        "are compared in shape, data type and value, with the tolerances of these tests. These differ from the expected values: "
-        f"{_names(counts.failures)}."
+        f"The `onnx` package {version('onnx')} has {total} tests of operators. For {right + given + exact} of them, an "
+        f"`Executor` computes the right results: {right} with all inputs open, {given} with some given while loading, such as "
+        "axes and sizes. Results are compared in shape, data type and value, with the tolerances of these tests. These differ "
+        f"from the expected values: {_names(counts.failures)}."
     )
     if exact:
         text += (
             f" {exact} expect values that are further from float64 than they allow, and have results that are not: "
             f"{_names(counts.contradicted)}."
         )
-    lines = [
-        "# ONNX's tests of operators",
-        "",
-        f"<!-- Written by `python -m tests.poolrt.graph.onnx.node_tests{option} --document docs/onnx-tests.md`. -->",
-        "",
-        textwrap.fill(text, 120),
-        "",
-        f"{counts.outcomes['refused']} are refused:",
-        "",
-        "| tests | reason | one of them |",
-        "| ---: | --- | --- |",
-    ]
+    lines = [textwrap.fill(text, 120), "", f"{counts.outcomes['refused']} are refused:", ""]
+    lines += ["| tests | reason | one of them |", "| ---: | --- | --- |"]
     for reason, number in sorted(counts.refused.items(), key=lambda item: (-item[1], item[0])):
         lines.append(f"| {number} | {reason.replace('|', ' ')} | `{counts.examples[reason]}` |")
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines)
+
+
+def parts_of(page: str) -> tuple[str, str, str]:
+    """Return what a page has before the part of the counts, this part, and what follows."""
+    before, _, rest = page.partition(FIRST)
+    part, _, after = rest.partition(LAST)
+    return before + FIRST, part.strip(), LAST + after
 
 
 def _names(tests: Mapping[str, str]) -> str:
@@ -275,7 +270,7 @@ def main() -> int:
         "--interpret", action="store_true", help="compute with the NumPy references, without a compiler"
     )
     parser.add_argument("--json", action="store_true")
-    parser.add_argument("--document", type=Path, help="write a page with the counts")
+    parser.add_argument("--document", type=Path, help="write the counts into a page that has a place for them")
     options = parser.parse_args()
     chosen = [each for each in node_tests() if re.search(options.names, each.name)][:: options.every]
     started = time.process_time()
@@ -283,7 +278,9 @@ def main() -> int:
         warnings.simplefilter("ignore")
         counts = run(chosen, options.interpret)
     if options.document:
-        options.document.write_text(document(counts, len(chosen), options.interpret), encoding="utf-8")
+        before, _, after = parts_of(options.document.read_text(encoding="utf-8"))
+        made = document(counts, len(chosen))
+        options.document.write_text(f"{before}\n{made}\n{after}", encoding="utf-8")
     if options.json:
         listed = {"refused": counts.refused, "contradicted": counts.contradicted, "failures": counts.failures}
         print(json.dumps({"outcomes": counts.outcomes, **listed}))

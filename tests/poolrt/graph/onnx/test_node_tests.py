@@ -9,12 +9,13 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 
 from poolrt import Executor, Graph
 from poolrt.workers.primitives.provider import PrimitiveProvider
 
-from .node_tests import Array, Counts, interpret, judge, node_tests_of, run
+from .node_tests import Array, Counts, interpret, judge, node_tests_of, parts_of, run
 
 ROOT = Path(__file__).resolve().parents[4]
 #: Modules of ONNX's tests that together have each data type and most ways in which models use values while loading.
@@ -72,10 +73,16 @@ def test_a_sample_is_right_or_refused() -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-def test_all_of_them_are_right_or_refused() -> None:
-    command = [sys.executable, "-m", "tests.poolrt.graph.onnx.node_tests", "--json"]
+def test_all_of_them_are_right_or_refused(tmp_path: Path) -> None:
+    page = tmp_path / "onnx.md"
+    page.write_text((ROOT / "docs" / "onnx.md").read_text(encoding="utf-8"), encoding="utf-8")
+    command = [sys.executable, "-m", "tests.poolrt.graph.onnx.node_tests", "--json", "--document", str(page)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=3500, check=False)
     found = json.loads(done.stdout)
     assert found["failures"] == {}
     assert not found["contradicted"]
     assert found["outcomes"]["right"] + found["outcomes"]["right, values given"] >= 1400
+    # The page of the documentation has what is generated, if it is of this version of the onnx package.
+    stored, made = (parts_of(path.read_text(encoding="utf-8"))[1] for path in (ROOT / "docs" / "onnx.md", page))
+    assert f"package {onnx.__version__} has" in made
+    assert stored == made or f"package {onnx.__version__} has" not in stored

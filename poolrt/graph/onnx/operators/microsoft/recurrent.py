@@ -11,6 +11,7 @@ from ...tensors import Operand, dtype_of, shape_of
 from .. import recurrent
 from ..integer_products import integer_product
 from ..quantisation import dequantized, quantize_range
+from ..uneven_sequences import are_uneven
 from ..unrolled_lstm import MOST_STEPS, Product, unroll
 
 
@@ -22,7 +23,8 @@ def dynamic_lstm(call: NodeCall) -> tuple[Operand | None, ...]:
     m = call.math
     if dtype_of(call.real(0)) != "float32":
         raise call.unsupported(f"input 0 is of type {dtype_of(call.real(0))}; expect float32")
-    recurrent.check_lengths(call)
+    if are_uneven(call):
+        raise call.unsupported("sequences of different lengths, or of lengths that the model computes")
     source, wide, deep = (call.shape(index) for index in range(3))
     if len(source) != 3 or len(wide) != 3 or len(deep) != 3 or wide[2] % 4 or deep[1:] != (wide[2] // 4, wide[2]):
         raise call.malformed(f"shapes {source}, {wide} and {deep} are not those of an LSTM")

@@ -1,0 +1,166 @@
+"""Sequences of different lengths, of which a run reads the lengths: reversed, and read by recurrent networks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final, TypeAlias
+
+import numpy as np
+
+from ...values import Value
+from ..call import NodeCall, Results
+from ..tensors import Operand, dtype_of, shape_of
+
+_Operator: TypeAlias = "Callable[[NodeCall], Results]"
+#: What is added to a gate before its logistic function, so that this is 0 or 1; float16 holds it.
+_SATURATES: Final = 1e4
+#: Gates of an LSTM in ONNX's order (i, o, f, c): what keeps the cells as they are.
+_KEEPS_CELLS: Final = (-_SATURATES, 0.0, _SATURATES, 0.0)
+
+
+def are_uneven(call: NodeCall) -> bool:
+    """Return whether the operand ``sequence_lens`` of a recurrent network may name sequences shorter than the longest.
+
+    Raises ModelError for known lengths that no sequence has.
+    """
+    lengths = call.optional(4)
+    if lengths is None:
+        return False
+    batch, steps = (call.shape(0)[axis] for axis in ((0, 1) if call.integer("layout", 0) else (1, 0)))
+    _check_lengths(call, lengths, batch, steps)
+    return isinstance(lengths, Value) or bool((lengths != steps).any())
+
+
+def reverse(call: NodeCall, source: Operand, lengths: Operand, time_axis: int, batch_axis: int) -> Operand:
+    """Return sequences of which the first elements are reversed, as many as their lengths say."""
+    sizes, rank = shape_of(source), len(source.shape)
+    steps, batch = sizes[time_axis], sizes[batch_axis]
+    _check_lengths(call, lengths, batch, steps)
+    lined = call.math.reshape(lengths, [batch if axis == batch_axis else 1 for axis in range(rank)])
+    return _Ends(call, lined, steps, time_axis).turn(source)
+
+
+def run_uneven(call: NodeCall, operator: _Operator, recurs: str) -> tuple[Operand | None, ...]:
+    """Return the results of a recurrent network: of each direction, computed for all elements, and cut at the ends.
+
+    Backwards is forwards over reversed sequences. The last hidden states are those at the ends. The last cells of an LSTM are
+    not there; elements behind an end have a gate more to read, which keeps the cells as they are.
+    """
+    m, turned = call.math, bool(call.integer("layout", 0))
+    source = m.transpose(call.real(0), (1, 0, 2)) if turned else call.real(0)
+    steps, batch, _ = shape_of(source)
+    ends = _Ends(call, m.reshape(call.operand(4), (1, batch, 1)), steps, 0)
+    backwards = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}[
+        call.text("direction", "forward")
+    ]
+    names = call.texts("activations", []) if "activations" in call.attrs else []
+    each = len(names) // len(backwards)
+    kept = {name: value for name, value in call.attrs.items() if name not in ("direction", "layout", "activations")}
+    found: list[list[Operand]] = []
+    for number, is_backwards in enumerate(backwards):
+        part = _Direction(call, number, turned)
+        operands = [ends.turn(source) if is_backwards else source, *(part.of(index) for index in (1, 2, 3))]
+        states = [part.of(index) for index in (5, 6)]
+        if recurs == "lstm" and 2 in call.outputs:
+            operands[:2] = _with_kept_cells(call, ends, operands[0], operands[1])
+        own = [name.encode() for name in names[number * each : (number + 1) * each]]
+        inner = replace(
+            call.with_operands(*operands, None, *states, part.of(7)),
+            attrs={**kept, **({"activations": own} if own else {})},
+        )
+        results = operator(inner)
+        whole = m.squeeze(_present(call, results, 0), (1,))
+        last = ends.last(whole, states[0])
+        whole = ends.cut(whole)
+        found.append([m.unsqueeze(ends.turn(whole) if is_backwards else whole, (1,)), last])
+        if recurs == "lstm":
+            found[-1].append(_present(call, results, 2))
+    joined = [m.concat(list(parts), 1 if place == 0 else 0) for place, parts in enumerate(zip(*found, strict=True))]
+    if turned:
+        return (m.transpose(joined[0], (2, 0, 1, 3)), *(m.transpose(state, (1, 0, 2)) for state in joined[1:]))
+    return tuple(joined)
+
+
+class _Direction:
+    """The operands of one direction of a recurrent network."""
+
+    def __init__(self, call: NodeCall, number: int, turned: bool) -> None:
+        self._call = call
+        self._number = number
+        self._turned = turned
+
+    def of(self, index: int) -> Operand | None:
+        """Return weights, or a state with its directions first."""
+        found, m = self._call.optional(index), self._call.math
+        if found is None:
+            return None
+        if index in (5, 6) and self._turned:
+            found = m.transpose(found, (1, 0, 2))
+        return m.slice(found, [self._number], [self._number + 1], [0], [1])
+
+
+class _Ends:
+    """Where sequences end; ``lengths`` have a size of 1 along all axes but that of the batch."""
+
+    def __init__(self, call: NodeCall, lengths: Operand, steps: int, axis: int) -> None:
+        m = self._math = call.math
+        most, zero, one = (np.asarray(number, np.int64) for number in (steps, 0, 1))
+        self._axis = axis
+        self._lengths = m.binary(m.binary(m.cast(lengths, "int64"), most, "min"), zero, "max")
+        numbers = np.arange(steps, dtype=np.int64).reshape(
+            [-1 if each == axis else 1 for each in range(len(lengths.shape))]
+        )
+        self._last = m.binary(m.binary(self._lengths, one, "sub"), zero, "max")
+        self.is_inside = m.binary(numbers, self._lengths, "lt")
+        self._places = m.select(
+            self.is_inside, m.binary(self._last, numbers, "sub"), m.expand(numbers, shape_of(self.is_inside))
+        )
+
+    def turn(self, x: Operand) -> Operand:
+        """Return the elements before the ends in the opposite order."""
+        return self._math.gather_elements(x, self._math.expand(self._places, shape_of(x)), self._axis)
+
+    def cut(self, x: Operand) -> Operand:
+        """Return zeros behind the ends."""
+        return self._math.select(self.is_inside, x, self._math.number(0, x))
+
+    def last(self, x: Operand, initial: Operand | None) -> Operand:
+        """Return the last element of each sequence, the initial one of a sequence without elements."""
+        m, sizes = self._math, list(shape_of(x))
+        sizes[self._axis] = 1
+        found = m.gather_elements(x, m.expand(self._last, sizes), self._axis)
+        has_some = m.binary(self._lengths, np.asarray(0, np.int64), "gt")
+        return m.select(has_some, found, m.number(0, x) if initial is None else initial)
+
+
+def _with_kept_cells(
+    call: NodeCall, ends: _Ends, source: Operand | None, weights: Operand | None
+) -> tuple[Operand, Operand]:
+    """Return elements with a number more, 1 behind the ends, and weights of gates that it closes and opens."""
+    m = call.math
+    if source is None or weights is None:
+        raise call.malformed("weights are missing")
+    if "clip" in call.attrs or any(name != "Sigmoid" for name in call.texts("activations", [])[::3]):
+        raise call.unsupported(
+            "the last cells of sequences of different lengths, with clip or gates that are not logistic"
+        )
+    hidden = shape_of(weights)[1] // 4
+    column = np.repeat(np.asarray(_KEEPS_CELLS), hidden).reshape(1, 4 * hidden, 1)
+    behind = m.cast(m.logical_not(ends.is_inside), "float32")
+    column = column.astype(m.number(0, weights).dtype)
+    return m.concat([source, m.cast(behind, dtype_of(source))], 2), m.concat([weights, column], 2)
+
+
+def _present(call: NodeCall, results: Results, index: int) -> Operand:
+    found = results[index] if isinstance(results, tuple) else None
+    if found is None:
+        raise call.malformed(f"it has no result {index}")
+    return found
+
+
+def _check_lengths(call: NodeCall, lengths: Operand, batch: int, steps: int) -> None:
+    if shape_of(lengths) != (batch,):
+        raise call.malformed(f"sequence_lens: expect {batch} numbers, got shape {shape_of(lengths)}")
+    if not isinstance(lengths, Value) and not ((lengths >= 0) & (lengths <= steps)).all():
+        raise call.malformed(f"sequence_lens: expect numbers up to {steps}, got {lengths.tolist()}")

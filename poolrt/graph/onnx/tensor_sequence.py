@@ -1,0 +1,19 @@
+"""Sequences of tensors: a model's nodes make and take apart sequences, and a graph has their tensors alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from .tensors import Operand
+
+
+@dataclass(frozen=True, slots=True)
+class TensorSequence:
+    """Tensors whose number is known while a model is loaded."""
+
+    items: tuple[Operand, ...]
+
+
+#: What a name of a model may stand for.
+Item: TypeAlias = "Operand | TensorSequence"
