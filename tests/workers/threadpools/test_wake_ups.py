@@ -6,8 +6,18 @@ import ctypes
 import os
 import threading
 import time
+from typing import Any
 
-from poolrt.workers.kernels.native.region_queue import LINE, SLEEPERS
+import pytest
+
+from poolrt.workers.engines.object_loader import load_object
+from poolrt.workers.engines.target import host_isa
+from poolrt.workers.kernels.native import region_loop
+from poolrt.workers.kernels.native.compiler import types
+from poolrt.workers.kernels.native.compiler.codegen import compile_function
+from poolrt.workers.kernels.native.compiler.language import intrinsic
+from poolrt.workers.kernels.native.region_queue import LINE, RATE, SLEEPERS
+from poolrt.workers.kernels.native.vec import I64, Builder, Value, pointer
 from poolrt.workers.threadpools.interface import Region
 from poolrt.workers.threadpools.native import NativePool
 from poolrt.workers.threadpools.regions import PackedRegions
@@ -39,6 +49,44 @@ def clocks(loop: Loop, nanoseconds: int) -> PackedRegions:
     blobs = [(ctypes.c_int64 * 3)(0, 1, start + 16 * i) for i in range(2)]
     addresses = [ctypes.addressof(blob) for blob in blobs]
     return PackedRegions([Region(loop[3].address, addresses, "two times", (times, blobs), nanoseconds)])
+
+
+def test_a_thread_spins_through_interrupts_and_sleeps_while_another_program_runs(
+    loop: Loop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The clock of the loop, and how often the loop has read it.
+    clock = (ctypes.c_int64 * 2)(1, 0)
+    at = ctypes.addressof(clock)
+
+    @intrinsic
+    def read_ticks(_: Any) -> Any:
+        def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
+            b.atomic_rmw("add", pointer(b, I64(at + 8), I64), I64(1), "seq_cst")
+            return b.load_atomic(pointer(b, I64(at), I64), "seq_cst", 8)
+
+        return types.int64(), emit
+
+    monkeypatch.setattr(region_loop, "read_ticks", read_ticks)
+    timed = load_object(compile_function("loop", *region_loop.make(host_isa(), "loop"), host_isa()))
+    with NativePool(2, kernels=[timed, *loop[1:]], spin_us=10**9) as pool:
+        queue, words = pool._queue, pool._queue._words
+        # A thread on the caller's processor would not spin: the caller is on none.
+        queue._place[0] = 1 << 20
+        queue._call(loop[1], queue._start, 0, 0)
+
+        def has_slept(microseconds: int) -> bool:
+            clock[0] += microseconds * words[RATE // LINE].value
+            seen, end = clock[1], time.monotonic() + BOUND_S
+            while clock[1] < seen + 1000 and words[SLEEPERS // LINE].value == 0:
+                assert time.monotonic() < end, "the thread neither spins nor sleeps"
+                time.sleep(0.001)
+            return words[SLEEPERS // LINE].value == 1
+
+        end = time.monotonic() + BOUND_S
+        while words[SLEEPERS // LINE].value:
+            assert time.monotonic() < end, "the thread does not wake up"
+            time.sleep(0.001)
+        assert [has_slept(gap) for gap in (0, 100, 400, 1000)] == [False, False, False, True]
 
 
 def test_no_thread_is_woken_for_short_work(loop: Loop) -> None:
