@@ -73,11 +73,15 @@ class CallBuffers:
             else:
                 self._held[number] = found
         aside = len(data) > INLINE_BYTES
+        if not new and not aside:
+            self._places = [place for place in places if place is not None]
+            self.payload = pack_outlined((), self._places, data)
+            return
         if aside:
             places.append(None)
             new.append(len(data))
         sizes, at = lay_out(new)
-        offsets = memory.take(sizes) if sizes else []
+        offsets = memory.take(sizes)
         self._slots = [*zip(offsets, sizes, strict=True)]
         self.used = sum(sizes)
         rest = iter(at)

@@ -7,6 +7,7 @@ reading side makes an array of that memory without a copy.
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from functools import lru_cache
 from pickle import PickleBuffer
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -62,8 +63,7 @@ class OutlinedBuffers:
         if nbytes < LONG:
             buffer = array.tobytes(order)
         elif flags.forc:
-            import numpy
-
+            numpy: Any = sys.modules["numpy"]
             flat: Any = (array.T if order == "F" else array).reshape(-1)
             buffer = self._stand_in(flat.view(numpy.uint8))
         else:
@@ -100,13 +100,11 @@ def size_of(found: Any) -> int:
 
 def address_of_buffer(found: Any) -> int:
     """Return the address of a contiguous buffer, 0 of an array that is not contiguous, and without NumPy."""
-    if "numpy" not in sys.modules:
+    numpy = sys.modules.get("numpy")
+    if numpy is None:
         return 0
-    import numpy
-
-    from ..memory.array_address import address_in_order
-
-    return address_in_order(numpy.frombuffer(found.raw(), numpy.uint8) if type(found) is PickleBuffer else found)
+    found = numpy.frombuffer(found.raw(), numpy.uint8) if type(found) is PickleBuffer else found
+    return _address_in_order()(found)
 
 
 def write_buffer(found: Any, room: memoryview) -> None:
@@ -121,6 +119,14 @@ def write_buffer(found: Any, room: memoryview) -> None:
         numpy.copyto(numpy.frombuffer(room, numpy.uint8), numpy.frombuffer(found.raw(), numpy.uint8))
     else:
         numpy.ndarray(found.shape, found.dtype, room)[...] = found
+
+
+@lru_cache(1)
+def _address_in_order() -> Callable[[Any], int]:
+    """Return a function of a module that imports NumPy. An import in a function takes a microsecond each time."""
+    from ..memory.array_address import address_in_order
+
+    return address_in_order
 
 
 @lru_cache(64)
