@@ -13,8 +13,8 @@ from .implementation import NativeImplementation
 from .strided_loops import ITEM_BYTES, StridedLoop, as_table, byte_strides, nested, refuse_blocks, steps
 
 _TYPES: Final = ("f64", "f32", *LIMITS)
-#: Adjacent rows of one item at most and at least: their sums stay in the first-level cache, their elements fill cache lines.
-_ROWS: Final = (1024, 64)
+#: Adjacent rows of one item: their elements fill cache lines. The kernel adds up those of neighbouring items together.
+_ROWS: Final = 64
 
 
 class NativeCumulativeSum(NativeImplementation[CumulativeSum]):
@@ -48,9 +48,7 @@ class NativeCumulativeSum(NativeImplementation[CumulativeSum]):
         chunk = max(1, min(inner.extent, ITEM_BYTES // (size * length)))
         if form == "apart" and inner.steps == (size, size) and inner.extent > 1:
             form = "rows"
-            most, least = _ROWS
-            chunk = most if steps(loops) > 1 else max(least, min(most, -(-inner.extent // 2)))
-            chunk = min(chunk, inner.extent)
+            chunk = min(_ROWS, inner.extent)
         kernel = KernelSpec.of("cumulative_sum", kind=op.dst.dtype, exclusive=op.exclusive, form=form)
         numbers = (len(loops), inner.extent, chunk, *inner.steps, length, *nexts)
         memories: list[LaunchArgument] = [

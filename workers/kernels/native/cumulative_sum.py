@@ -1,7 +1,8 @@
 """The sums of the elements up to each one along an axis: by vectors of adjacent rows, or along an axis of adjacent elements.
 
 The table has the outer loops, innermost first, as (extent, bytes from step to step in src and dst). An item is ``chunk`` steps
-of the inner loop. The sums of adjacent rows are in eight bytes each of the scratchpad.
+of the inner loop. The sums of adjacent rows are in eight bytes each of the scratchpad; those of neighbouring items are added up
+together, from longer pieces of each row.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from .vec import iload
 
 #: Elements of a row that are added in one visit; more streams would not be fetched ahead.
 ROWS_AT_ONCE: Final = 4
+#: Sums side by side at most: they stay in the first-level cache.
+_SUMS: Final = 1024
 
 
 def make(isa: str, kind: str, exclusive: bool, form: str) -> tuple[Callable[..., None], Any]:
@@ -38,9 +41,14 @@ def make(isa: str, kind: str, exclusive: bool, form: str) -> tuple[Callable[...,
         src_step: int, dst_step: int, length: int, src_next: int, dst_next: int,
     ) -> None:  # fmt: skip
         pieces = (count + chunk - 1) // chunk
-        for item in range(begin, end):
+        item = begin
+        while item < end:
             outer = item // pieces
-            start = (item - outer * pieces) * chunk
+            piece = item - outer * pieces
+            start = piece * chunk
+            together = 1
+            if rows:
+                together = max(1, min(end - item, pieces - piece, _SUMS // chunk))
             source = src + start * src_step
             target = dst + start * dst_step
             for loop in range(loops):
@@ -50,7 +58,7 @@ def make(isa: str, kind: str, exclusive: bool, form: str) -> tuple[Callable[...,
                 outer = left
                 source += position * iload(table + 24 * loop + 8)
                 target += position * iload(table + 24 * loop + 16)
-            steps, whole = min(chunk, count - start), 0
+            steps, whole = min(together * chunk, count - start), 0
             if rows:
                 totals = scratch + 8 * chunk * item
                 zero_bytes(totals, 8 * steps)
@@ -86,5 +94,6 @@ def make(isa: str, kind: str, exclusive: bool, form: str) -> tuple[Callable[...,
                     before = total
                     total += load(place + index * src_next)
                     store(to + index * dst_next, before if exclusive else total)
+            item += together
 
     return kernel, types.void(*[types.int64] * 14)
