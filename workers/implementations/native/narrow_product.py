@@ -63,10 +63,11 @@ def describe_narrow(
     build = NestBuilder(bytes(64))
     none = [0] * len(shape.batch)
     rows: _Rows = (("t", 0), 0, none)
-    columns = Columns(("t", 0), none, "rows", 0, 0, item_size(right.dtype))
+    columns = Columns(("t", 0), none, "packed", 0, 0, 0)
     if shape.depth:
         rows, columns = _rows(build, shape, left), _columns(build, shape, right)
-    if isa in _IN_REGISTERS and (shape.rows == 1 or (shape.rows <= _FEW and columns.order == "packed")):
+    is_few = shape.rows == 1 or (shape.rows <= _FEW and columns.order == "packed")
+    if isa in _IN_REGISTERS and is_few and shape.depth:
         _describe_few(build, shape, rows, columns, (right.dtype, bias, dst), attr, isa)
     else:
         _describe_many(build, shape, rows, columns, (right.dtype, bias, dst), attr, isa)
@@ -125,7 +126,8 @@ def _describe_many(
     number = len(shape.batch)
     group = -(-parts // max(1, _ITEMS // (number * strips)))
     items = number * strips * -(-parts // group)
-    item_room = blocks * (most + heights[0]) * 64
+    # The kernel converts one input, of zeros, for a product over nothing.
+    item_room = blocks * (max(most, 1) + heights[0]) * 64
     room = build.book(items * item_room)
     padded = -(-vectors // blocks) * blocks * 64 if len(slices) > 1 else 0
     sums = build.book(number * shape.rows * padded) if padded else _NONE
