@@ -23,8 +23,11 @@ WAIT_S: Final = 10.0
 Compiler = Callable[[KernelSpec, Target], bytes]
 
 
-def sharing(compile_kernel: Compiler) -> Compiler:
-    """Return a compiler that compiles only what no process of this run has compiled; ``compile_kernel`` may be one."""
+def sharing(compile_kernel: Compiler, machine: str = "") -> Compiler:
+    """Return a compiler that compiles only what no process of this run has compiled; ``compile_kernel`` may be one.
+
+    ``machine`` names what its code is for beside the target, if anything.
+    """
     compile_kernel = getattr(compile_kernel, "__wrapped__", compile_kernel)
 
     @functools.wraps(compile_kernel)
@@ -33,9 +36,11 @@ def sharing(compile_kernel: Compiler) -> Compiler:
         if not (folder := os.environ.get(FOLDER)):
             return compile_kernel(spec, target)
         # All of an OpenCL device may matter to its compiler, of a processor only the instructions.
-        machine = target.instructions if target.engine_kind == "cpu" else repr(target.on_threads(0))
+        device = target.instructions if target.engine_kind == "cpu" else repr(target.on_threads(0))
         sources = generator_digest(target.engine_kind, spec.generator)
-        place = Path(folder, sha256(Key(spec.fields()).canonical + f"{machine} {sources}".encode()).hexdigest())
+        place = Path(
+            folder, sha256(Key(spec.fields()).canonical + f"{device} {machine} {sources}".encode()).hexdigest()
+        )
         with place.with_suffix(".lock").open("w") as lock:
             if not _locked(lock):
                 return compile_kernel(spec, target)

@@ -14,15 +14,22 @@ from typing import Final
 
 from poolrt.cachestore import CacheStore
 from poolrt.workers.engines.object_loader import NativeKernel, load_object
-from poolrt.workers.engines.target import cpu_target, host_isa
+from poolrt.workers.engines.target import Target, cpu_target, host_isa
 from poolrt.workers.kernels.spec import KernelSpec
 from poolrt.workers.primitives.creation import PrimitiveCreator, compile_kernel
 from poolrt.workers.primitives.provider import PrimitiveProvider
 from tests.startup.shared_compiler import FOLDER, sharing
+from tests.workers.kernels.native.lacking_instructions import for_this_host, host_lacks
 
 STARTUP: Final = str(Path(__file__).resolve().parents[1] / "startup")
-#: Return a kernel's binary, compiled by the first process that asks for it. Raises the compiler's error.
-compiled: Final = sharing(compile_kernel)
+_compile: Final = getattr(compile_kernel, "__wrapped__", compile_kernel)
+_shared: Final = sharing(_compile)
+_shared_for_this_host: Final = sharing(for_this_host(_compile), "compiled for another host")
+
+
+def compiled(spec: KernelSpec, target: Target) -> bytes:
+    """Return a kernel's binary, which this host runs, compiled by the first process that asks. Raises the compiler's error."""
+    return (_shared_for_this_host if host_lacks(target) else _shared)(spec, target)
 
 
 @contextmanager

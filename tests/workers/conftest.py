@@ -9,13 +9,14 @@ import pytest
 
 from poolrt.cachestore import CacheStore
 from poolrt.workers.engines.object_loader import NativeKernel
-from poolrt.workers.engines.target import ISA_LEVELS, host_isa
+from poolrt.workers.engines.target import host_isa
 from poolrt.workers.implementations.native.region_loop import PARTS
 from poolrt.workers.verbose.output import set_verbose
 
 from .compiled import region_loop
 from .implementations.opencl.reference.runner import OpenClRunner
-from .native_runner import LEVELS, NativeRunner
+from .levels import LEVELS, WITH_ALL_INSTRUCTIONS, target_of
+from .native_runner import NativeRunner
 from .verbose.lines import ReadLines, parsed
 
 
@@ -23,22 +24,25 @@ from .verbose.lines import ReadLines, parsed
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run one case in five on native kernels, on one ISA level, and each on one kind of engine; the thorough tier runs all.
 
-    Levels and engines change from case to case. `support.test_cells` has each implementation of each operation by default.
+    Levels and engines change from case to case. `support.test_cells` has each implementation of each operation by default,
+    and computes one row of its table in five with all instructions that kernels use, too.
     """
-    order = list(ISA_LEVELS)
+    others = [each for each in (*LEVELS, "+") if each != host_isa()]
     choices = {
-        "isa": [level for level in LEVELS if order.index(level) <= order.index(host_isa())],
-        "instructions": [level for level in LEVELS if order.index(level) < order.index(host_isa())],
-        "runner": ["held_back", "opencl"],
+        "isa": LEVELS,
+        "instructions": others,
+        "runner": ("held_back", "opencl"),
+        "verification": (WITH_ALL_INSTRUCTIONS, *[None] * 4),
     }
     for item in items:
         parameters = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
         for name, values in choices.items():
-            if (value := parameters.get(name)) in values:
+            value = parameters.get(name)
+            # With extensions, whichever they are.
+            kind = "+" if name == "instructions" and "+" in str(value) else value
+            if kind is not None and kind in values:
                 number = crc32(item.nodeid.replace(str(value), "").encode())
-                if values[number % len(values)] != value or (
-                    "case" in parameters and name == "isa" and number // 8 % 5
-                ):
+                if values[number % len(values)] != kind or ("case" in parameters and name == "isa" and number // 8 % 5):
                     item.add_marker(pytest.mark.slow)
 
 
@@ -50,12 +54,8 @@ def native() -> NativeRunner:
 
 @pytest.fixture(params=LEVELS)
 def isa(request: pytest.FixtureRequest) -> str:
-    """Return each ISA level whose code this host can run."""
-    level = str(request.param)
-    order = list(ISA_LEVELS)
-    if order.index(level) > order.index(host_isa()):
-        pytest.skip(f"this host has only {host_isa()}")
-    return level
+    """Return each ISA level that is tested."""
+    return target_of(str(request.param)).isa
 
 
 @pytest.fixture(scope="session")

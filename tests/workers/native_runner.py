@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from poolrt.workers.desc import Arg
 from poolrt.workers.engines.cpu import CpuEngine
-from poolrt.workers.engines.target import cpu_target
+from poolrt.workers.engines.target import Target, cpu_target
 from poolrt.workers.execution.native_binding import BoundPrimitive, RealizedPrimitive
 from poolrt.workers.implementations.primitive_desc import PrimitiveDesc, primitive_desc
 from poolrt.workers.primitives.entry import parse_entry
@@ -20,10 +20,9 @@ from tests.references import assert_padding_is_zero, between, numpy_type, pack, 
 from tests.workers import compiled
 
 from .cases import Case
+from .levels import target_of
 
 Array = NDArray[Any]
-#: The levels whose code is tested, weakest first: without FMA, with 256-bit and with 512-bit registers.
-LEVELS = ("x86-64-v2", "x86-64-v3", "x86-64-v4")
 #: Into how many parts the work of each launch is cut; every cut must give the same bytes.
 PARTS = (1, 2, 7)
 _GUARD = 256
@@ -46,14 +45,14 @@ class GuardedBuffer:
 class NativeRunner:
     """Creates primitives with one creator and runs them on one engine; compiles each kernel once a level."""
 
-    def __init__(self) -> None:
+    def __init__(self, target: Target | None = None) -> None:
         self._creator = compiled.creator()
         self._engine = CpuEngine()
-        self.target = cpu_target()
+        self.target = target or cpu_target()
 
     def describe(self, case: Case, isa: str) -> PrimitiveDesc:
         """Return the primitive descriptor that is chosen for a case."""
-        return primitive_desc(case.op, case.attr, cpu_target(isa))
+        return primitive_desc(case.op, case.attr, target_of(isa))
 
     def run(self, pd: PrimitiveDesc, args: Mapping[int, Array], parts: int = 1) -> dict[int, Array]:
         """Return everything that a primitive writes, flat and in its data type, by execution argument.

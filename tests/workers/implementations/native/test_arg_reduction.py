@@ -13,6 +13,7 @@ from poolrt.workers.desc import Arg, ArgReduction, MemoryDesc, PostOp, Primitive
 from poolrt.workers.engines.target import cpu_target
 from poolrt.workers.implementations.primitive_desc import UnsupportedPrimitive, primitive_desc
 from tests.references import numpy_type
+from tests.workers.levels import target_of
 from tests.workers.native_runner import NativeRunner
 
 Array = NDArray[Any]
@@ -34,7 +35,7 @@ def drawn(dims: tuple[int, ...], dtype: str) -> Array:
 
 
 def check(native: NativeRunner, op: ArgReduction, src: Array, isa: str) -> None:
-    pd = primitive_desc(op, PrimitiveAttr(), cpu_target(isa))
+    pd = primitive_desc(op, PrimitiveAttr(), target_of(isa))
     assert pd.impl_name() == "native:arg_reduction"
     got = native.results(pd, {Arg.SRC: src})[Arg.DST]
     wide = src.astype(np.float32) if src.dtype in (np.float16, ml_dtypes.bfloat16) else src

@@ -13,6 +13,7 @@ from poolrt.workers.engines.target import cpu_target, host_isa
 from poolrt.workers.implementations.primitive_desc import UnsupportedPrimitive, primitive_desc
 from tests.references import results
 from tests.workers.cases import normals
+from tests.workers.levels import target_of
 from tests.workers.native_runner import NativeRunner
 from tests.workers.support.problems import EPSILON, FAST
 
@@ -52,7 +53,7 @@ def arguments(op: Attention, low: float = -np.inf) -> dict[int, Array]:
 
 
 def check(native: NativeRunner, isa: str, op: Attention, args: dict[int, Array]) -> Array:
-    pd: Any = primitive_desc(op, PrimitiveAttr(), cpu_target(isa))
+    pd: Any = primitive_desc(op, PrimitiveAttr(), target_of(isa))
     assert pd.impl_name() == "native:online"
     got, want = native.results(pd, args)[Arg.DST], results(pd.op, PrimitiveAttr(), args)[Arg.DST]
     assert np.array_equal(np.isnan(got), np.isnan(want))

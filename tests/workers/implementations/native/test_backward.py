@@ -28,6 +28,7 @@ from tests.references import assert_close, reference, results
 from tests.references.magnitudes import gradient_magnitudes
 from tests.references.pooling import pooling_winners
 from tests.workers.desc.windows import Channels, Window, pooling
+from tests.workers.levels import target_of
 from tests.workers.native_runner import NativeRunner
 from tests.workers.support.problems import FAST
 
@@ -54,7 +55,7 @@ def drawn(seed: int, md: MemoryDesc) -> Array:
 
 def verify(native: NativeRunner, op: OpDesc, args: dict[int, Array], isa: str = "") -> None:
     """Raise AssertionError unless the native implementation is chosen and right."""
-    pd = primitive_desc(op, PrimitiveAttr(), cpu_target(isa) if isa else cpu_target())
+    pd = primitive_desc(op, PrimitiveAttr(), target_of(isa) if isa else cpu_target())
     assert pd.impl_name().startswith("native:"), pd.impl_name()
     got = native.results(pd, args)
     wanted = results(op, PrimitiveAttr(), args)
@@ -130,7 +131,7 @@ def test_gradients_of_pooling(native: NativeRunner, number: int, algorithm: str,
     args: dict[int, Array] = {Arg.DIFF_DST: rng.integers(1, 9, op.dst.dims).astype(np.float64)}
     if algorithm == "max":
         args[Arg.WORKSPACE] = pooling_winners(op, rng.standard_normal(op.src.dims))
-    pd = primitive_desc(op, PrimitiveAttr(), cpu_target(isa))
+    pd = primitive_desc(op, PrimitiveAttr(), target_of(isa))
     assert pd.impl_name() == "native:pooling_backward"
     got = native.results(pd, args)
     wanted = results(op, PrimitiveAttr(), args)

@@ -11,13 +11,12 @@ from hypothesis import strategies as st
 
 from poolrt.workers.desc import Arg, InnerProduct, Matmul, MemoryDesc, PostOp, PrimitiveAttr, Reorder
 from poolrt.workers.desc.attributes import FPMATH_MODES
-from poolrt.workers.engines.target import EXTENSIONS, Target, cpu_target
+from poolrt.workers.engines.target import EXTENSIONS, Target
 from poolrt.workers.implementations.primitive_desc import primitive_desc
 from poolrt.workers.primitives.key import primitive_key
 from tests.references import numpy_type
+from tests.workers.levels import target_of
 from tests.workers.native_runner import NativeRunner
-
-from .test_integer_matmul import target_of
 
 INSTRUCTIONS = ("x86-64-v2", "x86-64-v3", "x86-64-v4", "x86-64-v4+avx512_bf16")
 BF16 = numpy_type("bf16")
@@ -107,7 +106,7 @@ def test_only_keys_of_products_by_the_instruction_name_it() -> None:
     assert found.target.extensions == ("avx512_bf16",)
     # A host of the same level without it asks for the same key of a product of f32.
     in_float32 = Matmul(wide, wide, None, wide)
-    keys = [primitive_key(primitive_desc(in_float32, PrimitiveAttr(), t)) for t in (target, cpu_target("x86-64-v4"))]
+    keys = [primitive_key(primitive_desc(in_float32, PrimitiveAttr(), t)) for t in (target, target_of("x86-64-v4"))]
     assert keys[0] == keys[1]
 
 
@@ -146,7 +145,7 @@ def test_without_a_faster_instruction_every_mode_computes_in_f32(native: NativeR
     for opened in (True, False):
         op = in_float32(40, opened, is_inner=False)
         strict, found = (
-            native.results(primitive_desc(op, PrimitiveAttr(fpmath_mode=name), cpu_target(isa)), args)[Arg.DST]
+            native.results(primitive_desc(op, PrimitiveAttr(fpmath_mode=name), target_of(isa)), args)[Arg.DST]
             for name in ("strict", mode)
         )
         assert found.tobytes() == strict.tobytes()
@@ -168,7 +167,7 @@ def test_rounded_factors_have_the_error_of_bf16(native: NativeRunner, opened: bo
 def test_packing_rounds_factors_of_f32_to_even(native: NativeRunner, isa: str, tag: str) -> None:
     values = np.random.default_rng().standard_normal((29, 37), np.float32)
     pd = primitive_desc(
-        Reorder(MemoryDesc((29, 37), "f32"), MemoryDesc((29, 37), "bf16", tag)), PrimitiveAttr(), cpu_target(isa)
+        Reorder(MemoryDesc((29, 37), "f32"), MemoryDesc((29, 37), "bf16", tag)), PrimitiveAttr(), target_of(isa)
     )
     np.testing.assert_array_equal(native.results(pd, {Arg.SRC: values})[Arg.DST], values.astype(BF16))
 

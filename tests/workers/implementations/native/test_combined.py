@@ -12,6 +12,7 @@ from poolrt.workers.desc import Arg, Binary, MemoryDesc, PostOp, PrimitiveAttr, 
 from poolrt.workers.engines.target import cpu_target, host_isa
 from poolrt.workers.implementations.primitive_desc import UnsupportedPrimitive, primitive_desc
 from tests.references import numpy_type
+from tests.workers.levels import target_of
 from tests.workers.native_runner import NativeRunner
 
 Array = NDArray[Any]
@@ -49,7 +50,7 @@ def shapes(rank: int) -> tuple[Sizes, tuple[Sizes, Sizes, Sizes]]:
 
 
 def run(native: NativeRunner, op: Any, name: str, args: dict[int, Array], isa: str = "") -> Array:
-    pd = primitive_desc(op, PrimitiveAttr(), cpu_target(isa or host_isa()))
+    pd = primitive_desc(op, PrimitiveAttr(), target_of(isa or host_isa()))
     assert pd.impl_name() == name
     return native.results(pd, args)[Arg.DST]
 

@@ -12,6 +12,7 @@ from poolrt.workers.engines.target import cpu_target
 from poolrt.workers.implementations.primitive_desc import UnsupportedPrimitive, primitive_desc, primitive_descs
 from poolrt.workers.kernels.spec import KernelSpec
 from tests.workers.cases import Case, cases
+from tests.workers.levels import target_of
 from tests.workers.native_runner import NativeRunner
 
 
@@ -26,7 +27,7 @@ def completed(case: Case, isa: str) -> list[Case]:
     """Return a case once for each implementation made for speed that takes it, in the layouts which that one chooses."""
     found = []
     opened = open_layouts(case)
-    for pd in primitive_descs(opened.op, PrimitiveAttr(), cpu_target(isa)):
+    for pd in primitive_descs(opened.op, PrimitiveAttr(), target_of(isa)):
         if pd.impl_name() == "ref:convolution":
             continue
         dst = pd.memories()[Arg.DST]
@@ -114,8 +115,8 @@ def test_few_kernels_serve_all_convolutions_of_a_residual_network() -> None:
                 (PostOp("eltwise", "relu"),),
                 (PostOp("binary", "add", src1=dst), PostOp("eltwise", "relu")),
             ):
-                specs.update(primitive_desc(op, PrimitiveAttr(chain), cpu_target("x86-64-v4")).program().kernels)
+                specs.update(primitive_desc(op, PrimitiveAttr(chain), target_of("x86-64-v4")).program().kernels)
     specs.update(
-        primitive_desc(convolution(3, 64, 224, 7, 2), PrimitiveAttr(), cpu_target("x86-64-v4")).program().kernels
+        primitive_desc(convolution(3, 64, 224, 7, 2), PrimitiveAttr(), target_of("x86-64-v4")).program().kernels
     )
     assert len(specs) <= 8

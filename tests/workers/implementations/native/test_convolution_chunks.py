@@ -19,6 +19,7 @@ from poolrt.workers.implementations.primitive_desc import primitive_desc, primit
 from poolrt.workers.streams.stream import Stream
 from tests.references import pack, reference, unpack
 from tests.workers import compiled
+from tests.workers.levels import target_of
 from tests.workers.native_runner import NativeRunner
 
 #: images, inputs, outputs, image, kernel, strides, dilations, padding, groups
@@ -97,7 +98,7 @@ def test_sums_of_many_inputs_are_right(
     native: NativeRunner, problem: Problem, chain: tuple[str, ...], isa: str
 ) -> None:
     opened = convolution(problem)
-    for pd in primitive_descs(opened, PrimitiveAttr(), cpu_target(isa)):
+    for pd in primitive_descs(opened, PrimitiveAttr(), target_of(isa)):
         if not pd.impl_name().startswith("native:"):
             continue
         if pd.impl_name() == "native:direct":
@@ -105,7 +106,7 @@ def test_sums_of_many_inputs_are_right(
         op: Any = pd.op
         attr = steps_of(chain, op.dst)
         args = arguments(op, attr)
-        chosen = primitive_desc(op, attr, cpu_target(isa), references=False)
+        chosen = primitive_desc(op, attr, target_of(isa), references=False)
         got = native.results(chosen, args)[Arg.DST]
         assert_near(got, op, attr, args)
 

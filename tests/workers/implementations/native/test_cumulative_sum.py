@@ -12,6 +12,7 @@ from poolrt.workers.engines.target import cpu_target
 from poolrt.workers.implementations.primitive_desc import UnsupportedPrimitive, primitive_desc
 from tests.references import numpy_type
 from tests.references.cumulative_sum import cumulative_sum
+from tests.workers.levels import target_of
 from tests.workers.native_runner import NativeRunner
 
 
@@ -19,7 +20,7 @@ def check(native: NativeRunner, dims: tuple[int, ...], dtype: str, axis: int, nu
     """Sums of few numbers are exact in every type."""
     src, dst = MemoryDesc(dims, dtype, tag), MemoryDesc(dims, dtype)
     op = CumulativeSum(src, dst, axis, bool(number & 1), bool(number & 2))
-    pd = primitive_desc(op, PrimitiveAttr(), cpu_target(isa))
+    pd = primitive_desc(op, PrimitiveAttr(), target_of(isa))
     assert pd.impl_name() == "native:cumulative_sum"
     given = np.random.default_rng().integers(0, 3, dims).astype(numpy_type(dtype))
     got = native.results(pd, {Arg.SRC: given})[Arg.DST]
@@ -32,6 +33,14 @@ def test_sums_along_any_axis_in_both_directions(native: NativeRunner, isa: str, 
     for number in range(4):
         check(native, (3, 7, 19), dtype, number % 3, number, "", isa)
         check(native, (3, 7, 19), dtype, 1, number, ((1000, 100, 5), "cab")[number % 2], isa)
+
+
+@pytest.mark.parametrize(("dims", "axis"), [((9, 200), 0), ((2, 5, 1100), 1), ((6, 3, 65), 0), ((3, 1, 2, 77), 0)])
+def test_rows_are_added_up_in_pieces_of_any_width(
+    native: NativeRunner, isa: str, dims: tuple[int, ...], axis: int
+) -> None:
+    number = np.random.default_rng().integers(4)
+    check(native, dims, "f32", axis, int(number), "", isa)
 
 
 @pytest.mark.slow

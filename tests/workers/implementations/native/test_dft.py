@@ -13,6 +13,7 @@ from poolrt.workers.implementations.native.dft import find_factors
 from poolrt.workers.implementations.primitive_desc import UnsupportedPrimitive, primitive_desc
 from tests.references import numpy_type
 from tests.references.dft import dft
+from tests.workers.levels import target_of
 from tests.workers.native_runner import NativeRunner
 
 #: Errors by the greatest result, of lengths up to a few thousand.
@@ -22,7 +23,7 @@ LENGTHS = (1, 2, 3, 4, 5, 6, 7, 8, 11, 13, 14, 26, 33, 49, 60, 121, 169, 210, 25
 
 
 def check(native: NativeRunner, op: Dft, isa: str) -> np.ndarray[Any, Any]:
-    pd = primitive_desc(op, PrimitiveAttr(), cpu_target(isa))
+    pd = primitive_desc(op, PrimitiveAttr(), target_of(isa))
     assert pd.impl_name() == "native:dft"
     given = np.random.default_rng().standard_normal(op.src.dims).astype(numpy_type(op.src.dtype))
     got, wanted = native.results(pd, {Arg.SRC: given})[Arg.DST], dft(op, given)

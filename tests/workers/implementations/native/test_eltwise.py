@@ -14,6 +14,7 @@ from poolrt.workers.implementations.primitive_desc import primitive_desc
 from tests.references import converted, numpy_type, results
 from tests.workers.cases import Case, cases, integers
 from tests.workers.cases.pointwise import eltwise_values
+from tests.workers.levels import target_of
 from tests.workers.native_runner import NativeRunner
 
 
@@ -38,7 +39,7 @@ def test_a_result_of_another_type_is_rounded_and_saturated(native: NativeRunner,
             op = Eltwise(MemoryDesc(dims, src, layout), MemoryDesc(dims, dst, layout), algorithm)
             with np.errstate(all="ignore"):
                 part = given[: math.prod(dims)].reshape(dims).astype(numpy_type(src))
-            pd = primitive_desc(op, PrimitiveAttr(), cpu_target(isa))
+            pd = primitive_desc(op, PrimitiveAttr(), target_of(isa))
             assert pd.impl_name() == "native:eltwise"
             want = results(op, PrimitiveAttr(), {Arg.SRC: part})[Arg.DST]
             np.testing.assert_array_equal(native.results(pd, {Arg.SRC: part})[Arg.DST], converted(want, dst), str(op))

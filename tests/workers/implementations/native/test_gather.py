@@ -13,6 +13,7 @@ from poolrt.workers.desc.operations.gather import gathered_dims
 from poolrt.workers.engines.target import cpu_target, host_isa
 from poolrt.workers.implementations.primitive_desc import UnsupportedPrimitive, primitive_desc
 from tests.references import numpy_type
+from tests.workers.levels import target_of
 from tests.workers.native_runner import NativeRunner
 
 Array = NDArray[Any]
@@ -71,7 +72,7 @@ def expected(op: Gather, args: dict[int, Array]) -> Array:
 
 
 def check(native: NativeRunner, op: Gather, isa: str = "") -> None:
-    pd = primitive_desc(op, PrimitiveAttr(), cpu_target(isa or host_isa()))
+    pd = primitive_desc(op, PrimitiveAttr(), target_of(isa or host_isa()))
     assert pd.impl_name() == "native:gather"
     args = drawn(op)
     got = native.results(pd, args)[Arg.DST]

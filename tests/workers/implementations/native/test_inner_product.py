@@ -10,6 +10,7 @@ from poolrt.workers.desc import Arg, InnerProduct, PrimitiveAttr
 from poolrt.workers.engines.target import cpu_target
 from poolrt.workers.implementations.primitive_desc import primitive_desc
 from tests.workers.cases import Case, cases
+from tests.workers.levels import target_of
 from tests.workers.native_runner import NativeRunner
 
 
@@ -18,7 +19,7 @@ def test_every_layout_of_the_weights_gives_the_same(native: NativeRunner, case: 
     assert isinstance(case.op, InnerProduct)
     for tag in ("", "ba", "any"):
         opened = dataclasses.replace(case.op, weights=case.op.weights.with_tag(tag))
-        pd = primitive_desc(opened, case.attr, cpu_target(isa))
+        pd = primitive_desc(opened, case.attr, target_of(isa))
         native.check(dataclasses.replace(case, name=f"{case.name} weights {tag}", op=pd.op), isa)
 
 

@@ -23,9 +23,8 @@ from poolrt.workers.desc import (
 )
 from poolrt.workers.engines.target import cpu_target
 from poolrt.workers.implementations.primitive_desc import primitive_desc
+from tests.workers.levels import target_of
 from tests.workers.native_runner import NativeRunner
-
-from .test_integer_matmul import target_of
 
 Array = NDArray[Any]
 LIMITS = {"u8": (0, 255), "s8": (-128, 127), "s32": (-(2**31), 2**31 - 1)}

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from poolrt.workers.desc import Arg, Matmul, MemoryDesc, PostOp, PrimitiveAttr, Quantisation, zero_points_of
 from poolrt.workers.engines.cpu import CpuEngine
-from poolrt.workers.engines.target import ISA_LEVELS, Target, cpu_target, host_isa
 from poolrt.workers.execution.native_binding import BoundPrimitive, RealizedPrimitive
 from poolrt.workers.implementations.primitive_desc import PrimitiveDesc, primitive_desc, primitive_descs
 from poolrt.workers.memory.buffer import Buffer
@@ -21,19 +20,11 @@ from poolrt.workers.primitives.entry import parse_entry
 from poolrt.workers.primitives.key import primitive_key
 from poolrt.workers.threadpools.jobs import Jobs
 from tests.workers import compiled
+from tests.workers.levels import target_of
 
 Array = NDArray[Any]
 #: Every way to compute that there is: ISA levels, and the last one with the extension for products of integers.
 INSTRUCTIONS = ("x86-64-v2", "x86-64-v3", "x86-64-v4", "x86-64-v4+avx512_vnni")
-
-
-def target_of(instructions: str) -> Target:
-    """Return the target of a level with extensions; skip where this host lacks them."""
-    level, _, extension = instructions.partition("+")
-    order = list(ISA_LEVELS)
-    if order.index(level) > order.index(host_isa()) or (extension and extension not in cpu_target().extensions):
-        pytest.skip(f"this host has only {cpu_target().instructions}")
-    return cpu_target() if extension else cpu_target(level)
 
 
 class Products:
@@ -135,6 +126,6 @@ def test_only_keys_of_implementations_that_use_an_extension_name_it() -> None:
     for family in ("packed", "integer"):
         assert found[f"native:{family}_vnni"].target.extensions == ("avx512_vnni",)
     # A host of the same level without the extension asks for this very key.
-    plain = primitive_desc(op, PrimitiveAttr(), cpu_target("x86-64-v4"))
+    plain = primitive_desc(op, PrimitiveAttr(), target_of("x86-64-v4"))
     assert plain.impl_name() == "native:packed_pairs"
     assert primitive_key(found["native:packed_pairs"]) == primitive_key(plain)

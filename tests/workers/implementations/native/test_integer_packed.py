@@ -22,10 +22,10 @@ from poolrt.workers.desc import (
     zero_points_of,
 )
 from poolrt.workers.implementations.primitive_desc import primitive_desc
+from tests.workers.levels import target_of
 from tests.workers.native_runner import NativeRunner
 
 from .test_integer_convolution import INSTRUCTIONS
-from .test_integer_matmul import target_of
 
 Array = NDArray[Any]
 LIMITS = {"u8": (0, 255), "s8": (-128, 127), "s32": (-(2**31), 2**31 - 1)}

@@ -14,6 +14,7 @@ from poolrt.workers.implementations.primitive_desc import UnsupportedPrimitive, 
 from poolrt.workers.implementations.program import Launch
 from tests.workers.cases import Case, cases
 from tests.workers.cases.case import RELU, chains, integers, plain, post_op_args, residual
+from tests.workers.levels import target_of
 from tests.workers.native_runner import NativeRunner
 
 TRANSPOSED = {2: "ba", 3: "acb", 4: "dabc"}
@@ -30,7 +31,7 @@ def test_row_major_packed_and_transposed_weights_give_the_same(native: NativeRun
     assert isinstance(case.op, Matmul)
     for tag in ("", "any", TRANSPOSED[case.op.weights.ndims]):
         opened = with_weights(case, tag)
-        pd = primitive_desc(opened.op, case.attr, cpu_target(isa))
+        pd = primitive_desc(opened.op, case.attr, target_of(isa))
         native.check(dataclasses.replace(opened, op=pd.op), isa)
 
 
@@ -55,7 +56,7 @@ def test_sources_in_columns_and_with_gaps_give_the_same(native: NativeRunner, ca
         op = dataclasses.replace(
             case.op, src=with_gaps(case.op.src, *src), weights=with_gaps(case.op.weights, *weights)
         )
-        pd = primitive_desc(op, case.attr, cpu_target(isa))
+        pd = primitive_desc(op, case.attr, target_of(isa))
         assert pd.impl_name() == "native:tiles"
         native.check(dataclasses.replace(case, op=pd.op), isa)
 
@@ -85,7 +86,7 @@ def test_rows_beyond_the_cache_are_summed_in_slices(native: NativeRunner, depth:
         whole = Case(f"{depth}{title}", op, {**args, **post_op_args(steps)}, PrimitiveAttr(steps))
         for tag in ("", "acb"):
             case = with_weights(whole, tag)
-            program = primitive_desc(case.op, case.attr, cpu_target(isa)).program()
+            program = primitive_desc(case.op, case.attr, target_of(isa)).program()
             launched = [program.kernels[run.kernel].generator for run in program.launches if isinstance(run, Launch)]
             # A relu before an addition bounds sums that are complete.
             slices = 1 if steps[:1] == (RELU,) and len(steps) > 1 else -(-depth // (512 if isa == "x86-64-v4" else 768))
@@ -116,7 +117,7 @@ def test_columns_in_rows_are_packed_by_their_bytes_for_small_caches(
         args = {int(arg): integers(md.dims, int(arg)) for arg, md in op.memories().items() if arg != Arg.DST}
         for steps in ((), (RELU, residual(dst))):
             attr = PrimitiveAttr(steps)
-            pd = primitive_desc(op, attr, cpu_target(isa))
+            pd = primitive_desc(op, attr, target_of(isa))
             kernels = {spec.generator: dict(spec.params) for spec in pd.program().kernels}
             if isa != "x86-64-v4":
                 assert ("gemm_pack" in kernels, "gemm_columns" in kernels) == (
@@ -136,7 +137,7 @@ def test_several_right_factors_that_many_tiles_read_are_packed_for_all_items(
     rows, depth, columns = (int(generator.integers(*limits)) for limits in ((300, 320), (50, 60), (100, 130)))
     op = Matmul(plain(3, rows, depth), plain(3, depth, columns).with_tag(tag), None, plain(3, rows, columns))
     args = {int(arg): integers(md.dims, int(arg)) for arg, md in op.memories().items() if arg != Arg.DST}
-    pd = primitive_desc(op, PrimitiveAttr(), cpu_target(isa))
+    pd = primitive_desc(op, PrimitiveAttr(), target_of(isa))
     if isa != "x86-64-v4":
         expected = {"gemm", "gemm_columns"} if tag == "" else {"gemm", "reorder"}
         assert {spec.generator for spec in pd.program().kernels} == expected
@@ -151,7 +152,7 @@ def test_rows_at_distances_that_compete_for_the_cache_are_packed(native: NativeR
     src = MemoryDesc((2, rows, depth), "f32", strides=(rows * 1024, 1024, 1))
     op = Matmul(src, plain(2, depth, columns), None, dst)
     args = {int(arg): integers(md.dims, int(arg)) for arg, md in op.memories().items() if arg != Arg.DST}
-    pd = primitive_desc(op, PrimitiveAttr(), cpu_target(isa))
+    pd = primitive_desc(op, PrimitiveAttr(), target_of(isa))
     assert "gemm_pack" in {spec.generator for spec in pd.program().kernels}
     native.check(Case(f"{rows}x{depth}x{columns}", pd.op, args, PrimitiveAttr()), isa)
 
@@ -167,7 +168,7 @@ def test_one_row_by_near_rows_and_by_distant_ones_gives_the_same(native: NativeR
             op = Matmul(plain(outer, 1, depth), weights, plain(1, 1, columns), dst)
             args = {int(arg): integers(md.dims, int(arg)) for arg, md in op.memories().items() if arg != Arg.DST}
             attr = PrimitiveAttr(steps)
-            pd = primitive_desc(op, attr, cpu_target(isa))
+            pd = primitive_desc(op, attr, target_of(isa))
             assert [spec.generator for spec in pd.program().kernels] == ["gemv"]
             native.check(Case(f"{outer} x {depth}x{columns}", pd.op, {**args, **post_op_args(steps)}, attr), isa)
 

@@ -10,12 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from poolrt.workers.desc import Arg, InnerProduct, Matmul, MemoryDesc, PostOp, PrimitiveAttr, post_op_src
-from poolrt.workers.engines.target import cpu_target
 from poolrt.workers.implementations.primitive_desc import primitive_desc
 from tests.references import numpy_type
-from tests.workers.native_runner import LEVELS, NativeRunner
-
-from .test_integer_matmul import target_of
+from tests.workers.levels import LEVELS, target_of
+from tests.workers.native_runner import NativeRunner
 
 #: The largest relative error of rounding once, and the largest error of numbers below the normal range.
 ROUNDING = {"f32": (2.0**-24, 0.0), "f16": (2.0**-11, 2.0**-25), "bf16": (2.0**-8, 0.0)}
@@ -70,7 +68,7 @@ def check(
         op = Matmul(_laid(left.shape, src_type, layouts[0]), _laid(right.shape, weight_type, layouts[1]), biases, dst)
     if biases is not None:
         args[Arg.BIAS] = added.reshape(biases.dims)
-    pd = primitive_desc(op, attr, cpu_target(isa))
+    pd = primitive_desc(op, attr, target_of(isa))
     assert pd.impl_name() == "native:narrow_tiles"
     got = native.results(pd, args)[Arg.DST].astype(np.float64)
     want, bound = bounded(left, right, added if bias_type else 0.0, residual, steps, dst_type)
@@ -147,16 +145,16 @@ def test_errors_are_those_of_sums_in_float32(native: NativeRunner, level: str, *
 
 
 def test_a_product_over_nothing_is_the_bias(native: NativeRunner, isa: str) -> None:
-    for rows in (1, 7):
+    for rows, columns in ((1, 20), (2, 40), (7, 20), (14, 130)):
         op = Matmul(
-            MemoryDesc((rows, 0), "f16"), MemoryDesc((0, 20), "f16"), MemoryDesc((1, 20), "f16"),
-            MemoryDesc((rows, 20), "f16"),
+            MemoryDesc((rows, 0), "f16"), MemoryDesc((0, columns), "f16"), MemoryDesc((1, columns), "f16"),
+            MemoryDesc((rows, columns), "f16"),
         )  # fmt: skip
-        bias = np.arange(20, dtype=np.float16).reshape(1, 20)
-        pd = primitive_desc(op, PrimitiveAttr(), cpu_target(isa))
+        bias = np.arange(columns, dtype=np.float16).reshape(1, columns)
+        pd = primitive_desc(op, PrimitiveAttr(), target_of(isa))
         args: dict[int, Any] = {Arg.SRC: np.zeros((rows, 0), np.float16), Arg.BIAS: bias}
-        args[Arg.WEIGHTS] = np.zeros((0, 20), np.float16)
-        np.testing.assert_array_equal(native.results(pd, args)[Arg.DST], np.broadcast_to(bias, (rows, 20)))
+        args[Arg.WEIGHTS] = np.zeros((0, columns), np.float16)
+        np.testing.assert_array_equal(native.results(pd, args)[Arg.DST], np.broadcast_to(bias, (rows, columns)))
 
 
 @pytest.mark.parametrize("rows", [1, 9])
@@ -171,7 +169,7 @@ def test_results_are_rounded_to_even_once_and_special_numbers_stay(native: Nativ
     right[5, 4] = 0.5  # half of the least number
     right[5, 5] = 1.5
     md = MemoryDesc((rows, 6), "f16"), MemoryDesc((6, 7), "f16", "Ba16b"), MemoryDesc((rows, 7), "f16")
-    pd = primitive_desc(Matmul(md[0], md[1], None, md[2]), PrimitiveAttr(), cpu_target(isa))
+    pd = primitive_desc(Matmul(md[0], md[1], None, md[2]), PrimitiveAttr(), target_of(isa))
     finite = left.copy()
     finite[:, 3:5] = 0
     got = native.results(pd, {Arg.SRC: finite, Arg.WEIGHTS: right})[Arg.DST]
@@ -179,6 +177,6 @@ def test_results_are_rounded_to_even_once_and_special_numbers_stay(native: Nativ
         got, np.tile(np.array([[2048, 2052, 65504, np.inf, 0, 2.0**-23, 0]], np.float16), (rows, 1))
     )
     relu = PrimitiveAttr((PostOp("eltwise", "relu"),))
-    got = native.results(primitive_desc(Matmul(md[0], md[1], None, md[2]), relu, cpu_target(isa)),
+    got = native.results(primitive_desc(Matmul(md[0], md[1], None, md[2]), relu, target_of(isa)),
                          {Arg.SRC: left, Arg.WEIGHTS: np.ones((6, 7), np.float16)})[Arg.DST]  # fmt: skip
     assert np.isnan(got).all()

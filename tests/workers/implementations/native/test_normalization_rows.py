@@ -22,6 +22,7 @@ from poolrt.workers.engines.target import cpu_target, host_isa
 from poolrt.workers.implementations.primitive_desc import UnsupportedPrimitive, primitive_desc
 from tests.references import results
 from tests.workers.cases import integers, normals
+from tests.workers.levels import target_of
 from tests.workers.native_runner import NativeRunner
 from tests.workers.support.problems import FAST, summand
 
@@ -53,7 +54,7 @@ def check(
     limit: float = FAST["layer_normalization"],
 ) -> None:  # fmt: skip
     attr = attr or PrimitiveAttr()
-    pd = primitive_desc(op, attr, cpu_target(isa))
+    pd = primitive_desc(op, attr, target_of(isa))
     assert pd.impl_name() == "native:rows"
     got, wanted = native.results(pd, args), results(op, attr, args)
     assert got.keys() == {int(arg) for arg in wanted}

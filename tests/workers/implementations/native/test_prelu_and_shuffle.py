@@ -10,6 +10,7 @@ from poolrt.workers.engines.target import cpu_target, host_isa
 from poolrt.workers.implementations.native.blocks import blocked_tag
 from poolrt.workers.implementations.primitive_desc import UnsupportedPrimitive, primitive_desc
 from tests.workers.cases import Case, integers, normals
+from tests.workers.levels import target_of
 from tests.workers.native_runner import NativeRunner
 
 BLOCKED = "aBcd16b"
@@ -23,7 +24,7 @@ def test_slopes_broadcast_along_any_dimension(native: NativeRunner, isa: str, ta
     for dims in ((1, 19, 1, 1), (1, 1, 1, 1), md.dims):
         slopes = MemoryDesc(dims, "f32", tag)
         args = {int(Arg.SRC): src, int(Arg.WEIGHTS): integers(dims)}
-        pd = primitive_desc(Prelu(md, slopes, md), PrimitiveAttr(), cpu_target(isa))
+        pd = primitive_desc(Prelu(md, slopes, md), PrimitiveAttr(), target_of(isa))
         assert pd.impl_name() == "native:prelu"
         native.check(Case(f"{dims}", pd.op, args), isa)
 
@@ -54,7 +55,7 @@ def test_channels_in_blocks_are_interleaved_in_place(
     native: NativeRunner, isa: str, dims: tuple[int, ...], group: int
 ) -> None:
     md = MemoryDesc(dims, "f32", blocked_tag(len(dims)))
-    pd = primitive_desc(Shuffle(md, md, 1, group), PrimitiveAttr(), cpu_target(isa))
+    pd = primitive_desc(Shuffle(md, md, 1, group), PrimitiveAttr(), target_of(isa))
     assert pd.impl_name() == "native:nest"
     native.check(Case("", pd.op, {int(Arg.SRC): normals(dims)}), isa)
 

@@ -25,6 +25,7 @@ from poolrt.workers.desc import (
 from poolrt.workers.engines.target import cpu_target
 from poolrt.workers.implementations.primitive_desc import primitive_desc
 from tests.references import reference
+from tests.workers.levels import target_of
 from tests.workers.native_runner import NativeRunner
 
 Array = NDArray[Any]
@@ -62,7 +63,7 @@ def test_numbers_are_converted_by_scale_and_zero_point(
         args[scales_of(arg)], args[zero_points_of(arg)] = np.array([scales[arg]], np.float32), np.array([points[arg]])
     mds = [MemoryDesc(DIMS, kind, "acdb") for kind in (first, second, result) if kind]
     op = Binary(mds[0], mds[1], mds[2], "add") if second else Reorder(mds[0], mds[1])
-    pd = primitive_desc(op, attr, cpu_target(isa))
+    pd = primitive_desc(op, attr, target_of(isa))
     # When they are converted
     got = native.results(pd, args)[Arg.DST].astype(np.float64)
     # Then results are rounded once, but for values nearly half-way between two
@@ -85,7 +86,7 @@ def test_a_quotient_is_rounded_before_its_zero_point_is_added(native: NativeRunn
     attr = PrimitiveAttr((PostOp("eltwise", "round"),), (), (Quantisation(Arg.DST),))
     md = MemoryDesc(DIMS, "f32", "acdb")
     op = Binary(md, MemoryDesc((1, 1, 1, 1), "f32"), MemoryDesc(DIMS, dtype, "acdb"), "div")
-    pd = primitive_desc(op, attr, cpu_target(isa))
+    pd = primitive_desc(op, attr, target_of(isa))
     assert pd.impl_name() == "native:quantised_division"
     args: dict[int, Array] = {
         Arg.SRC: given, Arg.SRC_1: np.full((1, 1, 1, 1), 0.5), zero_points_of(Arg.DST): np.array([17])
@@ -99,7 +100,7 @@ def test_a_quotient_near_halves_is_that_of_a_division(native: NativeRunner, isa:
     # Given numbers that are halves of a scale, or next to them, and special ones
     md, one = MemoryDesc((4000,), "f32"), MemoryDesc((1,), "f32")
     op, attr = Binary(md, one, MemoryDesc((4000,), "u8"), "div"), PrimitiveAttr((PostOp("eltwise", "round"),))
-    pd = primitive_desc(op, attr, cpu_target(isa))
+    pd = primitive_desc(op, attr, target_of(isa))
     for scale in (*(rng.uniform(0.001, 3, 6) ** 2).astype(np.float32), np.float32(1e-30), np.float32(3e-40)):
         halves = ((rng.integers(-300, 300, 4000) + 0.5) * float(scale)).astype(np.float32)
         moved = np.nextafter(halves, np.float32(np.inf) * rng.choice([-1, 1], 4000).astype(np.float32))
@@ -148,7 +149,7 @@ def test_a_function_of_bytes_is_that_of_their_numbers(native: NativeRunner, dtyp
     args: dict[int, Array] = {Arg.SRC: values}
     for arg, scale, point in zip(used, (0.05, 1 / 256), (low + 120, low), strict=True):
         args[scales_of(arg)], args[zero_points_of(arg)] = np.array([scale], np.float32), np.array([point])
-    pd = primitive_desc(Eltwise(md, md, "logistic"), attr, cpu_target(isa))
+    pd = primitive_desc(Eltwise(md, md, "logistic"), attr, target_of(isa))
     assert pd.impl_name() == "native:quantised_eltwise"
     got = native.results(pd, args)[Arg.DST].astype(np.float64)
     value = 256 / (1 + np.exp(-(values - low - 120.0) * float(np.float32(0.05)))) + low
@@ -166,7 +167,7 @@ def test_the_maximum_of_bytes_is_exact(native: NativeRunner, dtype: str, channel
         MemoryDesc(src.shape, dtype, "acdb"), MemoryDesc((2, channels, 5, 3), dtype, "any"), "max", (3, 2), (2, 3),
         (0, 1), (1, 1), (1, 1),
     )  # fmt: skip
-    pd = primitive_desc(op, PrimitiveAttr(), cpu_target(isa))
+    pd = primitive_desc(op, PrimitiveAttr(), target_of(isa))
     assert pd.impl_name() == "native:pooling_bytes"
     got = native.results(pd, {Arg.SRC: src})[Arg.DST]
     np.testing.assert_array_equal(got, reference(op, PrimitiveAttr(), {Arg.SRC: src}))

@@ -16,6 +16,7 @@ from poolrt.workers.engines.target import cpu_target
 from poolrt.workers.implementations.primitive_desc import PrimitiveDesc, UnsupportedPrimitive, primitive_desc
 from tests.references import assert_close
 from tests.references.reduction import reduction
+from tests.workers.levels import target_of
 from tests.workers.native_runner import NativeRunner
 from tests.workers.support.pooled_runner import PooledRunner
 from tests.workers.threadpools.every_pool import EveryPool
@@ -65,7 +66,9 @@ def operation(problem: Problem) -> Reduction:
 
 
 def described(problem: Problem, threads: int, isa: str | None = None) -> PrimitiveDesc:
-    return primitive_desc(operation(problem), PrimitiveAttr(), cpu_target(isa).on_threads(threads))
+    return primitive_desc(
+        operation(problem), PrimitiveAttr(), (target_of(isa) if isa else cpu_target()).on_threads(threads)
+    )
 
 
 @pytest.mark.parametrize("problem", PROBLEMS, ids=str)

@@ -19,7 +19,8 @@ from poolrt.workers.implementations.primitive_desc import UnsupportedPrimitive, 
 from poolrt.workers.implementations.program import Launch
 from tests.references.data_types import rounded
 from tests.workers.cases import Case, cases, normals
-from tests.workers.native_runner import LEVELS, NativeRunner
+from tests.workers.levels import LEVELS
+from tests.workers.native_runner import NativeRunner
 
 #: Layouts of weights that convolutions ask for, and blocks that do not divide one another.
 MORE = [
@@ -140,7 +141,7 @@ def test_every_type_is_converted_to_every_other(
     dims, given, wanted = drawn
     op = Reorder(MemoryDesc(dims, source, given), MemoryDesc(dims, target, wanted))
     problem = Case(str(op), op, {Arg.SRC: common(dims, source, target)}, rtol=0.0, atol=0.0)
-    native.check(problem, cpu_target(level).isa)
+    native.check(problem, level)
 
 
 def test_attributes_are_left_to_the_reference() -> None:

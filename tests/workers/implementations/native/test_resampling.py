@@ -13,6 +13,7 @@ from poolrt.workers.engines.target import cpu_target
 from poolrt.workers.implementations.primitive_desc import UnsupportedPrimitive, primitive_desc, primitive_descs
 from tests.references import assert_close, reference
 from tests.workers.cases import Case, integers
+from tests.workers.levels import target_of
 from tests.workers.native_runner import NativeRunner
 from tests.workers.support.problems import FAST, summand
 
@@ -42,7 +43,7 @@ def resampling(
 def test_sizes_grow_and_shrink(native: NativeRunner, isa: str, algorithm: str, blocked: bool) -> None:
     for outer, small, large in PROBLEMS:
         op = resampling(algorithm, outer, small, large, blocked)
-        assert primitive_desc(op, PrimitiveAttr(), cpu_target(isa)).impl_name() == "native:resampling"
+        assert primitive_desc(op, PrimitiveAttr(), target_of(isa)).impl_name() == "native:resampling"
         src = integers(op.src.dims, low=1, high=90)  # of one sign: nothing cancels
         native.check(Case(f"{outer} {small} {large}", op, {Arg.SRC: src}, rtol=7 * 2.0**-23), isa)
 
@@ -59,7 +60,7 @@ def test_elements_are_repeated(native: NativeRunner, isa: str, factor: int, chai
                 factors=(float(factor),) * len(src),
             )  # fmt: skip
             attr = PrimitiveAttr(post_ops=(PostOp("eltwise", "relu"),) if chained else ())
-            pd = primitive_desc(op, attr, cpu_target(isa))
+            pd = primitive_desc(op, attr, target_of(isa))
             given = np.random.default_rng().standard_normal(op.src.dims).astype(np.float32)
             want = given
             for axis in range(len(src)):
@@ -85,7 +86,7 @@ def test_places_are_those_of_the_coordinates(
             factors=tuple((b + 0.25) / a for a, b in zip(small, large, strict=True)),
             roi=(0.125,) * len(small) + (0.75,) * len(small) if coordinates == "tf_crop_and_resize" else (),
         )
-        pd = primitive_desc(op, PrimitiveAttr(), cpu_target(isa))
+        pd = primitive_desc(op, PrimitiveAttr(), target_of(isa))
         assert pd.impl_name() == "native:resampling"
         args = {int(Arg.SRC): np.random.default_rng(5).standard_normal(op.src.dims).astype(np.float32)}
         want = reference(op, PrimitiveAttr(), args)

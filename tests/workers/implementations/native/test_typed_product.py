@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from poolrt.workers.desc import Arg, Matmul, MemoryDesc, PostOp, PrimitiveAttr, post_op_src
-from poolrt.workers.engines.target import cpu_target
 from poolrt.workers.implementations.primitive_desc import primitive_desc
+from tests.workers.levels import target_of
 from tests.workers.native_runner import PARTS, NativeRunner
 
 #: M, K, N, the tag of src and that of weights.
@@ -37,7 +37,7 @@ def test_products_of_float64_are_numpys(
         ((add, relu), np.maximum(total + added, 0.0)),
         ((relu, add), np.maximum(total, 0.0) + added),
     ):
-        pd = primitive_desc(op, PrimitiveAttr(steps), cpu_target(isa))
+        pd = primitive_desc(op, PrimitiveAttr(steps), target_of(isa))
         assert pd.impl_name() == "native:typed_tiles"
         args = {int(Arg.SRC): a, int(Arg.WEIGHTS): b, int(Arg.BIAS): bias}
         args |= {post_op_src(i): added for i, step in enumerate(steps) if step is add}
@@ -50,6 +50,6 @@ def test_numbers_that_are_no_numbers_stay_what_they_are(native: NativeRunner, is
     a = np.array([[1.0, np.nan], [np.inf, 2.0], [-np.inf, 0.0]])
     md = MemoryDesc((3, 2), "f64")
     op = Matmul(md, MemoryDesc((2, 2), "f64"), None, md)
-    pd = primitive_desc(op, PrimitiveAttr((PostOp("eltwise", "relu"),)), cpu_target(isa))
+    pd = primitive_desc(op, PrimitiveAttr((PostOp("eltwise", "relu"),)), target_of(isa))
     got = native.run(pd, {Arg.SRC: a, Arg.WEIGHTS: np.eye(2) + 1.0})[Arg.DST].reshape(3, 2)
     np.testing.assert_array_equal(got, [[np.nan, np.nan], [np.inf, np.inf], [0.0, 0.0]])

@@ -23,9 +23,9 @@ from poolrt.workers.desc import (
     Sum,
     multiple_src,
 )
-from poolrt.workers.engines.target import cpu_target
 from poolrt.workers.implementations.primitive_desc import primitive_descs
 from tests.references import numpy_type
+from tests.workers.levels import target_of
 from tests.workers.native_runner import NativeRunner
 
 Array = NDArray[Any]
@@ -51,7 +51,7 @@ def drawn(dims: tuple[int, ...], dtype: str) -> Array:
 
 def both(native: NativeRunner, op: OpDesc, args: dict[int, Array], wanted: Array, isa: str) -> None:
     """Compare the first native implementation, and the reference, with the expected results."""
-    found = list(primitive_descs(op, PrimitiveAttr(), cpu_target(isa)))
+    found = list(primitive_descs(op, PrimitiveAttr(), target_of(isa)))
     assert found[0].impl_name().startswith("native:"), op
     for pd in (found[0], found[-1]):
         got = native.results(pd, args)[Arg.DST]
@@ -116,7 +116,7 @@ def test_products_of_s32_are_exact_beyond_53_bits_and_saturate(native: NativeRun
     y = np.array([[2**31 - 1], [2**31 - 2], [-(2**31) + 1], [-(2**31) + 3], [0], [1]], np.int32) * np.ones(17, np.int32)
     wanted = np.clip(x.astype(np.int64) @ y.astype(np.int64), -(2**31), 2**31 - 1).astype(np.int32)
     op = Matmul(MemoryDesc(x.shape, "s32"), MemoryDesc(y.shape, "s32"), None, MemoryDesc(wanted.shape, "s32"))
-    pd = next(iter(primitive_descs(op, PrimitiveAttr(), cpu_target(isa))))
+    pd = next(iter(primitive_descs(op, PrimitiveAttr(), target_of(isa))))
     assert pd.impl_name() == "native:typed_tiles"
     np.testing.assert_array_equal(native.results(pd, {Arg.SRC: x, Arg.WEIGHTS: y})[Arg.DST], wanted)
 

@@ -21,8 +21,8 @@ from poolrt.workers.desc import (
     Quantisation,
     zero_points_of,
 )
-from poolrt.workers.engines.target import cpu_target
 from poolrt.workers.implementations.primitive_desc import primitive_descs
+from tests.workers.levels import target_of
 from tests.workers.native_runner import NativeRunner
 
 from .drawing import Runner, arguments, attributes, check, described, examples, reference_of
@@ -110,7 +110,7 @@ def small() -> Convolution:
 def test_every_isa_level_computes_the_same_bytes(native: NativeRunner, isa: str) -> None:
     args = arguments(small(), PrimitiveAttr(), 1)
     found, weakest = (
-        native.run(primitive_descs(small(), PrimitiveAttr(), cpu_target(level))[-1], args)[Arg.DST]
+        native.run(primitive_descs(small(), PrimitiveAttr(), target_of(level))[-1], args)[Arg.DST]
         for level in (isa, "x86-64-v2")
     )
     assert found.tobytes() == weakest.tobytes()

@@ -32,7 +32,7 @@ def loops_with_multiplications(binary: bytes, folder: Path) -> list[list[str]]:
         if start is not None and start <= number:
             body = lines[start : number + 1]
             inner = not any(re.search(r"\sj\w+\s", other) for other in body[:-1])
-            if inner and any(re.search("fmadd|mulp[sd]|pmul", other) for other in body):
+            if inner and any(re.search("fmadd|mulp[sd]|pmul|pmadd|dpb", other) for other in body):
                 found.append(body)
     return found
 

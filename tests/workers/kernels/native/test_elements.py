@@ -11,12 +11,13 @@ from numpy.typing import NDArray
 
 from poolrt.workers.engines.object_loader import NativeKernel, load_object
 from poolrt.workers.kernels.native.compiler import types
-from poolrt.workers.kernels.native.compiler.codegen import compile_function
 from poolrt.workers.kernels.native.elements import elements
 from poolrt.workers.kernels.native.exponentials import vexp, vlog
 from poolrt.workers.kernels.native.movement import Movement
 from poolrt.workers.kernels.native.transpose import transposes
 from tests.references.data_types import converted, numpy_type
+
+from .lacking_instructions import function_for_this_host
 
 INT = types.int64
 #: The types whose conversions are the hardest; the thorough tier has all.
@@ -32,7 +33,7 @@ TYPES = (
 def run(isa: str, kernel: Callable[..., None], *arguments: int) -> None:
     """Call ``kernel(begin, end, ...)`` once."""
     call(
-        load_object(compile_function("kernel", kernel, types.void(*[INT] * (2 + len(arguments))), isa)),
+        load_object(function_for_this_host("kernel", kernel, types.void(*[INT] * (2 + len(arguments))), isa)),
         *arguments,
     )
 
@@ -153,7 +154,7 @@ def test_a_part_writes_nothing_behind_it(isa: str, dtype: str) -> None:
     def kernel(begin: int, end: int, src: int, dst: int, count: int) -> None:
         store_part(dst, load_part(src, count), count)
 
-    loaded = load_object(compile_function("kernel", kernel, types.void(*[INT] * 5), isa))
+    loaded = load_object(function_for_this_host("kernel", kernel, types.void(*[INT] * 5), isa))
     values = converted(np.arange(1.0, 33.0), dtype)
     for count in range(17):
         found = np.zeros_like(values)

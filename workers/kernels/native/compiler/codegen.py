@@ -55,7 +55,12 @@ def compile_kernel(spec: KernelSpec, isa: str) -> bytes:
 
     It exports ``poolrt_entry``.
     """
-    name = f"{spec.generator}({', '.join(f'{k}={v!r}' for k, v in spec.params)})"
+    return compile_code(_name(spec), lower_kernel(spec, isa), isa)
+
+
+def lower_kernel(spec: KernelSpec, isa: str) -> str:
+    """Return the code of a kernel in LLVM's language, as it is before LLVM optimises it. Raises CompileError."""
+    name = _name(spec)
     level, *extensions = isa.split("+")
     if level not in ISA_LEVELS or not set(extensions) <= EXTENSIONS.keys():
         known = f"{', '.join(ISA_LEVELS)}, each with + and {', '.join(EXTENSIONS)}"
@@ -67,11 +72,16 @@ def compile_kernel(spec: KernelSpec, isa: str) -> bytes:
         function, signature = generator.make(isa, **dict(spec.params))
     except (ImportError, AttributeError, TypeError, ValueError) as error:
         raise CompileError(name, "its generator failed", f"{type(error).__name__}: {error}") from error
-    return compile_function(name, function, signature, isa)
+    return lower_function(name, function, signature, isa)
 
 
 def compile_function(name: str, function: Callable[..., None], signature: types.Signature, isa: str) -> bytes:
     """Compile one function without a result, of arguments as said above. Raises CompileError."""
+    return compile_code(name, lower_function(name, function, signature, isa), isa)
+
+
+def lower_function(name: str, function: Callable[..., None], signature: types.Signature, isa: str) -> str:
+    """Return what `lower_kernel` does, of one function. Raises CompileError."""
     for argument in signature.args[:-1] if signature.args[-1] == types.voidptr else signature.args:
         if argument not in (types.int64, types.float64):
             raise CompileError(name, f"arguments are int64 or float64, not {argument}")
@@ -88,7 +98,14 @@ def compile_function(name: str, function: Callable[..., None], signature: types.
         if kernel.results:
             raise CompileError(name, "it returns a value")
         _add_entry(module, kernel.function, signature)
-        lowered = llvm.parse_assembly(str(module))
+        return str(module)
+
+
+def compile_code(name: str, code: str, isa: str) -> bytes:
+    """Return the ELF object of code in LLVM's language, optimised for an ISA level. Raises CompileError."""
+    machine, _ = target_machine(isa)
+    with without_collections():
+        lowered = llvm.parse_assembly(code)
     lowered.verify()
     _optimise(lowered, machine)
     return emit_object(name, lowered, machine)
@@ -117,6 +134,10 @@ def without_collections() -> Iterator[None]:
     finally:
         if enabled:
             gc.enable()
+
+
+def _name(spec: KernelSpec) -> str:
+    return f"{spec.generator}({', '.join(f'{k}={v!r}' for k, v in spec.params)})"
 
 
 def _add_entry(module: ir.Module, kernel: ir.Function, signature: types.Signature) -> None:

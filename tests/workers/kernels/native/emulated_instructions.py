@@ -1,0 +1,193 @@
+"""Instructions of AVX-512 that LLVM does not take apart, as functions of LLVM's of the same meaning.
+
+Each follows the operation in Intel's manual (volume 2). Limitation: what kernels do not use, other masks and roundings among
+it, is left out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from typing import Final
+
+_LANES: Final = range(16)
+#: LLVM's functions that functions here call -> their declarations, for modules that have none.
+_DECLARATIONS: Final = {
+    "llvm.floor.v16f64": 'declare <16 x double> @"llvm.floor.v16f64"(<16 x double>)\n',
+    "llvm.fma.v16f32": 'declare <16 x float> @"llvm.fma.v16f32"(<16 x float>, <16 x float>, <16 x float>)\n',
+}
+#: What needs AVX-512 or one of its extensions.
+_TARGETED: Final = re.compile(r'@"(llvm\.x86\.avx512[^"]*)"')
+
+
+def emulated(code: str, flags: frozenset[str]) -> str:
+    """Return a module with functions in the place of the instructions that a processor with ``flags`` lacks.
+
+    Raises NotImplementedError, with the name, for an instruction that has no function here.
+    """
+    for name in sorted({*_TARGETED.findall(code)}):
+        if name not in _FUNCTIONS:
+            raise NotImplementedError(
+                f"{name} has no function in {__name__}: add one, from its definition in the manual"
+            )
+        flag, define = _FUNCTIONS[name]
+        if flag not in flags:
+            code = re.sub(rf'^declare [^@]*@"{re.escape(name)}"\(.*$', "", code, flags=re.MULTILINE)
+            code = code.replace(f'@"{name}"', f'@"emulated.{name}"') + define(f'@"emulated.{name}"')
+    for name, declaration in _DECLARATIONS.items():
+        if f'@"{name}"(' in code and not re.search(rf'^declare [^@]*@"{re.escape(name)}"', code, re.MULTILINE):
+            code += declaration
+    return code
+
+
+def _permute(name: str) -> str:
+    """VPERMPS: each lane takes the lane of ``%from`` whose number is in the lowest four bits."""
+    lines = ["%n = and <16 x i32> %numbers, splat (i32 15)"]
+    for lane in _LANES:
+        before = f"%r{lane - 1}" if lane else "poison"
+        lines += [
+            f"%n{lane} = extractelement <16 x i32> %n, i32 {lane}",
+            f"%e{lane} = extractelement <16 x float> %from, i32 %n{lane}",
+            f"%r{lane} = insertelement <16 x float> {before}, float %e{lane}, i32 {lane}",
+        ]
+    return _function(name, "<16 x float>", "<16 x float> %from, <16 x i32> %numbers", lines, "%r15")
+
+
+def _multiply_pairs(name: str) -> str:
+    """VPMADDWD: the sums of the products of two neighbouring numbers of 16 bits, which wrap."""
+    lines = [
+        "%x = sext <32 x i16> %left to <32 x i32>",
+        "%y = sext <32 x i16> %right to <32 x i32>",
+        "%p = mul <32 x i32> %x, %y",
+        *_every("%p", "i32", 32, 2),
+        "%r = add <16 x i32> %p.0, %p.1",
+    ]
+    return _function(name, "<16 x i32>", "<32 x i16> %left, <32 x i16> %right", lines, "%r")
+
+
+def _multiply_bytes(name: str) -> str:
+    """VPDPBUSD: a sum plus the products of four neighbouring bytes, without sign on the left, with sign on the right."""
+    lines = [
+        "%x = zext <64 x i8> %left to <64 x i32>",
+        "%y = sext <64 x i8> %right to <64 x i32>",
+        "%p = mul <64 x i32> %x, %y",
+        *_every("%p", "i32", 64, 4),
+        "%low = add <16 x i32> %p.0, %p.1",
+        "%high = add <16 x i32> %p.2, %p.3",
+        "%four = add <16 x i32> %low, %high",
+        "%r = add <16 x i32> %sum, %four",
+    ]
+    return _function(name, "<16 x i32>", "<16 x i32> %sum, <64 x i8> %left, <64 x i8> %right", lines, "%r")
+
+
+def _add_differences(name: str) -> str:
+    """VPSADBW: the sums of the differences of eight neighbouring bytes without sign, each without its sign."""
+    lines = [
+        "%more = icmp ugt <64 x i8> %left, %right",
+        "%over = sub <64 x i8> %left, %right",
+        "%under = sub <64 x i8> %right, %left",
+        "%d = select <64 x i1> %more, <64 x i8> %over, <64 x i8> %under",
+        "%w = zext <64 x i8> %d to <64 x i64>",
+        *_every("%w", "i64", 64, 8),
+        "%s1 = add <8 x i64> %w.0, %w.1",
+        *(f"%s{part} = add <8 x i64> %s{part - 1}, %w.{part}" for part in range(2, 8)),
+    ]
+    return _function(name, "<8 x i64>", "<64 x i8> %left, <64 x i8> %right", lines, "%s7")
+
+
+def _scale(name: str) -> str:
+    """VSCALEFPS: ``%x`` times two to the power of the whole part of ``%power``, rounded once, as the processor is set.
+
+    A product of 0 and an infinite power, or of an infinite number and the power of minus infinity, is NaN.
+    """
+    lines = [
+        "%d = fpext <16 x float> %x to <16 x double>",
+        "%p = fpext <16 x float> %power to <16 x double>",
+        '%whole = call <16 x double> @"llvm.floor.v16f64"(<16 x double> %p)',
+        "%small = fcmp olt <16 x double> %whole, splat (double 1.0e3)",
+        "%most = select <16 x i1> %small, <16 x double> %whole, <16 x double> splat (double 1.0e3)",
+        "%large = fcmp ogt <16 x double> %most, splat (double -1.0e3)",
+        "%n = select <16 x i1> %large, <16 x double> %most, <16 x double> splat (double -1.0e3)",
+        "%i = fptosi <16 x double> %n to <16 x i64>",
+        "%biased = add <16 x i64> %i, splat (i64 1023)",
+        "%bits = shl <16 x i64> %biased, splat (i64 52)",
+        "%finite = bitcast <16 x i64> %bits to <16 x double>",
+        "%endless = fcmp oeq <16 x double> %p, splat (double 0x7FF0000000000000)",
+        "%f1 = select <16 x i1> %endless, <16 x double> %p, <16 x double> %finite",
+        "%none = fcmp oeq <16 x double> %p, splat (double 0xFFF0000000000000)",
+        "%factor = select <16 x i1> %none, <16 x double> zeroinitializer, <16 x double> %f1",
+        "%product = fmul <16 x double> %d, %factor",
+        "%unknown = fcmp uno <16 x double> %p, %p",
+        "%found = select <16 x i1> %unknown, <16 x double> %p, <16 x double> %product",
+        "%rounded = fptrunc <16 x double> %found to <16 x float>",
+        "%lanes = bitcast i16 %mask to <16 x i1>",
+        "%r = select <16 x i1> %lanes, <16 x float> %rounded, <16 x float> %other",
+    ]
+    given = "<16 x float> %x, <16 x float> %power, <16 x float> %other, i16 %mask, i32 %rounding"
+    return _function(name, "<16 x float>", given, lines, "%r")
+
+
+def _multiply_bfloats(name: str) -> str:
+    """VDPBF16PS: a sum plus the products of two neighbouring bf16, the second one first, each addition fused.
+
+    Numbers below the normal range are 0, before and after.
+    """
+    lines = [
+        "%a = bitcast <32 x bfloat> %left to <16 x i32>",
+        "%b = bitcast <32 x bfloat> %right to <16 x i32>",
+        "%s.bits = bitcast <16 x float> %sum to <16 x i32>",
+        *_flushed("s"),
+    ]
+    for of in "ab":
+        lines += [
+            f"%{of}0.bits = shl <16 x i32> %{of}, splat (i32 16)",
+            f"%{of}1.bits = and <16 x i32> %{of}, splat (i32 -65536)",
+            *_flushed(f"{of}0"),
+            *_flushed(f"{of}1"),
+        ]
+    fused = 'call <16 x float> @"llvm.fma.v16f32"'
+    lines += [
+        f"%m = {fused}(<16 x float> %a1, <16 x float> %b1, <16 x float> %s)",
+        "%t.bits = bitcast <16 x float> %m to <16 x i32>",
+        *_flushed("t"),
+        f"%l = {fused}(<16 x float> %a0, <16 x float> %b0, <16 x float> %t)",
+        "%r.bits = bitcast <16 x float> %l to <16 x i32>",
+        *_flushed("r"),
+    ]
+    given = "<16 x float> %sum, <32 x bfloat> %left, <32 x bfloat> %right"
+    return _function(name, "<16 x float>", given, lines, "%r")
+
+
+def _flushed(name: str) -> list[str]:
+    """Return what makes ``%name`` of the bits ``%name.bits``: a zero of the same sign of numbers below the normal range."""
+    return [
+        f"%{name}.size = and <16 x i32> %{name}.bits, splat (i32 {0x7FFFFFFF})",
+        f"%{name}.sign = and <16 x i32> %{name}.bits, splat (i32 {-0x80000000})",
+        f"%{name}.small = icmp ult <16 x i32> %{name}.size, splat (i32 {0x00800000})",
+        f"%{name}.kept = select <16 x i1> %{name}.small, <16 x i32> %{name}.sign, <16 x i32> %{name}.bits",
+        f"%{name} = bitcast <16 x i32> %{name}.kept to <16 x float>",
+    ]
+
+
+def _every(value: str, element: str, lanes: int, step: int) -> Iterable[str]:
+    """Return what makes ``value.0``, ``value.1``, ... of every ``step``-th lane, from the first, the second, ..."""
+    for first in range(step):
+        numbers = ", ".join(f"i32 {lane}" for lane in range(first, lanes, step))
+        kind = f"<{lanes} x {element}>"
+        yield f"{value}.{first} = shufflevector {kind} {value}, {kind} poison, <{lanes // step} x i32> <{numbers}>"
+
+
+def _function(name: str, result: str, arguments: str, lines: Iterable[str], value: str) -> str:
+    body = "".join(f"  {line}\n" for line in lines)
+    return f"\ndefine internal {result} {name}({arguments}) alwaysinline {{\n{body}  ret {result} {value}\n}}\n"
+
+
+#: LLVM's name of an instruction -> the flag in /proc/cpuinfo of processors that have it, and what writes its function.
+_FUNCTIONS: Final[dict[str, tuple[str, Callable[[str], str]]]] = {
+    "llvm.x86.avx512.permvar.sf.512": ("avx512f", _permute),
+    "llvm.x86.avx512.pmaddw.d.512": ("avx512bw", _multiply_pairs),
+    "llvm.x86.avx512.psad.bw.512": ("avx512bw", _add_differences),
+    "llvm.x86.avx512.mask.scalef.ps.512": ("avx512f", _scale),
+    "llvm.x86.avx512.vpdpbusd.512": ("avx512_vnni", _multiply_bytes),
+    "llvm.x86.avx512bf16.dpbf16ps.512": ("avx512_bf16", _multiply_bfloats),
+}

@@ -1,0 +1,74 @@
+"""The machine code of primitives for AVX-512, which any processor can compile: hot loops keep every vector in registers."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from poolrt.workers.desc import Attention, Convolution, Matmul, MatmulNbits, MemoryDesc, OpDesc, PrimitiveAttr
+from poolrt.workers.engines.target import Target
+from poolrt.workers.implementations.primitive_desc import primitive_desc
+from poolrt.workers.kernels.native.compiler.codegen import compile_kernel
+
+from .test_conv import loops_with_multiplications
+
+V4 = "x86-64-v4"
+
+
+def matmul(rows: int, left: str, right: str, result: str) -> OpDesc:
+    weights = MemoryDesc((256, 512), right, "any")
+    return Matmul(MemoryDesc((rows, 256), left), weights, None, MemoryDesc((rows, 512), result))
+
+
+def convolution(groups: int) -> OpDesc:
+    src, dst = MemoryDesc((1, 64, 28, 28), "u8", "any"), MemoryDesc((1, 64, 28, 28), "s32", "any")
+    weights = MemoryDesc((64, 64 // groups, 3, 3), "s8", "any")
+    return Convolution(src, weights, None, dst, (1, 1), (0, 0), (1, 1), (1, 1), groups)
+
+
+def attention(rows: int, depth: int) -> OpDesc:
+    query = MemoryDesc((1, 8, rows, depth), "f32")
+    key, dst = MemoryDesc((1, 8, 128, depth), "f32"), MemoryDesc((1, 8, rows, depth), "f32", "any")
+    return Attention(query, key, key, None, dst)
+
+
+def matmul_nbits(rows: int) -> OpDesc:
+    weights, scales = MemoryDesc((512, 8, 16), "u8", "any"), MemoryDesc((512, 8), "f32", "any")
+    return MatmulNbits(MemoryDesc((rows, 256), "f32"), weights, scales, None, None, MemoryDesc((rows, 512), "f32"), 4)
+
+
+@pytest.mark.skipif(shutil.which("objdump") is None, reason="needs objdump")
+@pytest.mark.parametrize(
+    ("op", "extension", "name"),
+    [
+        pytest.param(op, extension, name, id=f"{name} {case}", marks=[] if case == "quick" else pytest.mark.slow)
+        for op, extension, name, case in (
+            (matmul(64, "u8", "s8", "s32"), "avx512_vnni", "native:packed_vnni", "quick"),
+            (matmul(1, "u8", "s8", "s32"), "avx512_vnni", "native:packed_vnni", "one row"),
+            (matmul(64, "u8", "s8", "s32"), "", "native:packed_pairs", "matmul"),
+            (matmul(64, "bf16", "bf16", "f32"), "avx512_bf16", "native:packed_bf16", "quick"),
+            (convolution(1), "avx512_vnni", "native:integer_vnni", "convolution"),
+            (convolution(1), "", "native:integer_pairs", "convolution"),
+            (convolution(64), "", "native:depthwise_integer", "convolution"),
+            (attention(128, 64), "", "native:online", "quick"),
+            (attention(128, 256), "", "native:online", "deep"),
+            (attention(1, 64), "", "native:online", "one query"),
+            (matmul_nbits(64), "", "native:matmul_nbits", "matmul"),
+            (matmul_nbits(1), "", "native:matmul_nbits", "one row"),
+        )
+    ],
+)
+def test_no_vector_lives_on_the_stack_inside_of_a_loop(op: OpDesc, extension: str, name: str, tmp_path: Path) -> None:
+    target = Target("cpu", "native", (("isa", V4), ("extensions", extension))[: 1 + bool(extension)])
+    pd = primitive_desc(op, PrimitiveAttr(), target)
+    assert pd.impl_name() == name
+    found = []
+    for spec in pd.program().kernels:
+        for body in loops_with_multiplications(compile_kernel(spec, pd.target.instructions), tmp_path):
+            found.append(spec.generator)
+            spilled = [line for line in body if re.search("[xyz]mm", line) and "(%rsp" in line]
+            assert not spilled, (spec, len(body), spilled)
+    assert found

@@ -1,0 +1,29 @@
+"""The instructions that kernels are tested with; this host need not have them (see `lacking_instructions`)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pytest
+
+from poolrt.workers.engines.target import EXTENSIONS, ISA_LEVELS, Target, host_isa
+
+#: The levels whose code is tested, weakest first: without FMA, with 256-bit and with 512-bit registers.
+LEVELS: Final = ("x86-64-v2", "x86-64-v3", "x86-64-v4")
+#: All that a processor can have.
+EVERYTHING: Final = "+".join((LEVELS[-1], *EXTENSIONS))
+#: The parameter of tests that compute with it.
+WITH_ALL_INSTRUCTIONS: Final = "native with all instructions"
+
+
+def target_of(instructions: str) -> Target:
+    """Return the target of an ISA level and, each after a ``+``, extensions.
+
+    Only kernels with vectors of 512 bits are compiled for hosts that lack them: the others name narrower registers.
+    """
+    level, *extensions = instructions.split("+")
+    order = list(ISA_LEVELS)
+    if order.index(level) > order.index(host_isa()) and (level != LEVELS[-1] or host_isa() != LEVELS[-2]):
+        pytest.skip(f"this host has only {host_isa()}")
+    device = (("isa", level), ("extensions", " ".join(extensions)))
+    return Target("cpu", "native", device[: 1 + bool(extensions)])
