@@ -92,4 +92,6 @@ def _read(nodes: Iterable[Any], outputs: Iterable[str]) -> frozenset[str]:
             for graph in (attribute.g, *attribute.graphs) if attribute.HasField("g") else attribute.graphs:
                 left += graph.node
                 read.update(each.name for each in graph.output)
+    # An empty name is an optional operand that is missing, and reads no result without a name.
+    read.discard("")
     return frozenset(read)

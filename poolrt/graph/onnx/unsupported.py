@@ -29,7 +29,7 @@ class Unsupported:
     def add(self, error: UnsupportedNode, outputs: Iterable[str], missing: str = "") -> None:
         """Add a node by its error; ``missing`` is its operator, with its domain, if poolrt has no such operator at all."""
         self._first = self._first or error
-        self._values.update(outputs)
+        self._values.update(name for name in outputs if name)
         self._asked.update(error.asked)
         key = error.operator, error.reason
         use = self._uses.get(key)
@@ -42,7 +42,7 @@ class Unsupported:
         """Return whether a node reads what no node computes; then no node computes its own results."""
         if self._first is None or self._values.isdisjoint(inputs):
             return False
-        self._values.update(outputs)
+        self._values.update(name for name in outputs if name)
         return True
 
     def raise_if_found(self) -> None:
