@@ -20,28 +20,27 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
 from poolrt.workers.ipc.processors import Spin
+from poolrt.workers.ipc.protocol import Kind
 from poolrt.workers.ipc.ring import (
     CAPACITY,
     CHANGING,
     DONE,
-    EXECUTED,
     OPEN,
     PAUSED,
     RETURNED,
-    STATE,
     SUBMITTED,
     SubmittingRing,
     fence,
 )
 from poolrt.workers.kernels.native import ring_words
 
-from .ring_entry import LOST, RingEntry
+from .ring_entry import RingEntry
 from .ring_watcher import RingWatcher
 
 if TYPE_CHECKING:
     from .client import Client
     from .loaded_model import LoadedModel
-    from .prepared_run import PreparedRun
+    from .placed_runs import PlacedRun, PlacedRuns
     from .ring_ends import CompiledEnd, RingEnds
 
 #: Seconds between looks at the coordinator's messages: a worker's end of a bell may outlive it in a process that it forked.
@@ -51,8 +50,6 @@ _CHANGE_S: Final = 0.00005
 #: Seconds between looks whether another thread still leads: an interrupt may have ended it.
 _FOLLOW_S: Final = 0.25
 _BELLS: Final = 256
-#: Entries between looks at the coordinator's messages, which waits that end soon never read.
-_GLANCE: Final = 64
 
 
 class ClientRing:
@@ -64,17 +61,19 @@ class ClientRing:
         "_bell",
         "_end",
         "_followers",
-        "_leading",
-        "_lock",
         "_ring",
         "_spin",
-        "_words",
         "errors",
+        "leading",
+        "lock",
         "lost",
         "models",
+        "newest",
         "number",
         "under_way",
         "watcher",
+        "words",
+        "writers",
     )
 
     def __init__(self, number: int, ring: SubmittingRing, address: int, bell: socket.socket, spin: Spin) -> None:
@@ -87,7 +86,9 @@ class ClientRing:
         #: Whether its worker has exited.
         self.lost = False
         self._ring = ring
-        self._words = ring.words
+        #: The words of its memory, and `SubmittingRing.writers`, for runs in prepared places.
+        self.words = ring.words
+        self.writers = ring.writers
         self._address = address
         self._bell = bell
         self._spin = spin
@@ -95,17 +96,29 @@ class ClientRing:
         self._end: CompiledEnd | None = None
         # A lost ring is closed once no thread uses it.
         weakref.finalize(self, bell.close).atexit = False
-        self._lock = threading.Lock()
+        #: Held while entries are published, and while they end.
+        self.lock = threading.Lock()
         #: Entries that have not ended, in the order of their sequence.
-        self.under_way: deque[RingEntry | PreparedRun] = deque()
+        self.under_way: deque[RingEntry | PlacedRuns] = deque()
+        #: The entry that was submitted last, if that was not long ago.
+        self.newest: RingEntry | PlacedRuns | None = None
         #: Resolves futures that no thread waits for, but that have callbacks.
         self.watcher = RingWatcher(self)
-        self._leading = False
-        self._followers: deque[tuple[RingEntry | PreparedRun, LockType]] = deque()
+        #: Whether a thread waits for the worker, which others follow.
+        self.leading = False
+        self._followers: deque[tuple[RingEntry | PlacedRun, LockType]] = deque()
 
-    def __len__(self) -> int:
-        """Return the number of entries in flight."""
-        return len(self.under_way)
+    @property
+    def load(self) -> int:
+        """The number of entries that the worker has not done."""
+        words = self.words
+        found: int = words[SUBMITTED] - words[DONE]
+        return found
+
+    @property
+    def is_compiled(self) -> bool:
+        """Whether it waits without the interpreter."""
+        return self._end is not None
 
     def take_ends(self, ends: RingEnds) -> None:
         """Submit and wait without the interpreter from now on."""
@@ -124,16 +137,17 @@ class ClientRing:
         After an interrupt the entry may have been submitted: call `withdraw`.
         """
         ring = self._ring
-        with self._lock:
-            while self.under_way and self.under_way[-1].sequence > ring.submitted:
-                self.under_way.pop().end(RETURNED)  # an interrupt came before it was published
-            self._reap()
+        with self.lock:
+            self.trim()
+            self.reap()
             if not self.is_open():
                 return False
             entry.ring = self
             entry.sequence = ring.submitted + 1
             self.under_way.append(entry)
+            self.newest = None
             if self._end is not None:
+                ring.forget(entry.sequence)
                 self._end.submit(entry.sequence, entry.model, entry.inputs, entry.outputs)
                 return True
             if self._spin:
@@ -142,67 +156,30 @@ class ClientRing:
             self.wake()
         return True
 
-    def perform(self, run: PreparedRun, loaded: LoadedModel) -> bool:
-        """Submit a prepared run and wait for its end; False, and nothing is done, while the ring is used otherwise or not open.
+    def trim(self) -> None:
+        """Forget what an interrupt has kept from being published, with the lock held."""
+        submitted = self._ring.submitted
+        while self.under_way and self.under_way[-1].sequence > submitted:
+            if not self.under_way[-1].unpublish(submitted):
+                return
+            self.under_way.pop()
 
-        Stores from Python are in order, and the compiled wait has a barrier before it looks whether the worker sleeps. After an
-        interrupt the entry may have been submitted: call `withdraw`.
-        """
-        end, words = self._end, self._words
-        if end is None:
-            return False
-        leads = False
-        try:
-            with self._lock:
-                if self._leading or self.under_way or self.lost or loaded.closing or words[STATE] != OPEN:
-                    return False
-                sequence = words[SUBMITTED] + 1
-                if sequence - words[DONE] > CAPACITY:
-                    return False  # withdrawn entries have filled it
-                self._leading = leads = True
-                run.keeper, run.ring, run.sequence = loaded, self, sequence
-                self.under_way.append(run)
-                self._ring.publish(sequence, run.fields)
-            while True:
-                outcome = end.wait(sequence)
-                with self._lock:
-                    if words[DONE] < sequence or self._followers:
-                        self._reap()
-                    elif not run.status:
-                        status = self._ring.status(sequence)
-                        if status == EXECUTED and not run.counted:
-                            run.status, run.keeper = status, None  # as `end`
-                        else:
-                            run.end(status)
-                        self.under_way.popleft()
-                    if run.status:
-                        if not self._followers:
-                            self._leading = leads = False
-                        break
-                self._handle(outcome, sequence, loaded.client, None)
-        finally:
-            if leads:
-                self._leading = False
-                self._call_follower()
-        if not sequence % _GLANCE:
-            loaded.client.glance()
-        return True
+    def drop(self, runs: PlacedRuns) -> None:
+        """Forget runs, all of which have ended or are withdrawn, with the lock held."""
+        runs.end(RETURNED)
+        self.under_way.remove(runs)
 
-    def publish(self, run: PreparedRun, loaded: LoadedModel) -> bool:
-        """Submit a prepared run without waking the worker; False if there is no room, or the ring is not open. Call `wake`."""
-        words = self._words
-        with self._lock:
-            sequence = words[SUBMITTED] + 1
-            if self.under_way and self.under_way[-1].sequence >= sequence:
-                self.under_way.pop().end(RETURNED)  # an interrupt came before it was published
-            if self._end is None or self.lost or loaded.closing or words[STATE] != OPEN:
-                return False
-            if sequence - words[DONE] > CAPACITY:
-                return False
-            run.keeper, run.ring, run.sequence = loaded, self, sequence
-            self.under_way.append(run)
-            self._ring.publish(sequence, run.fields)
-        return True
+    def wait_alone(self, run: PlacedRun, client: Client) -> None:
+        """Wake the worker and wait until a run is done, or less long, as the leader that `PreparedPlaces.put` has made it."""
+        end = self._end
+        if end is None or not run.leads:
+            return
+        outcome = end.wait(run.sequence)
+        if outcome != ring_words.ENDED:
+            self._handle(outcome, run.sequence, client, None)
+        with self.lock:
+            if not self._followers:
+                self.leading = run.leads = False
 
     def wake(self) -> None:
         """Wake the worker if it sleeps."""
@@ -212,41 +189,35 @@ class ClientRing:
             self._ring.note_rung(sleep)
 
     def count_runs(self, loaded: LoadedModel) -> int:
-        """Return how many prepared runs of a model that is being closed are under way: each says so at its end."""
-        found = 0
-        with self._lock:
-            for entry in self.under_way:
-                if entry.keeper is not None and entry.keeper is loaded and not entry.counted:
-                    entry.counted = True
-                    found += 1
-        return found
+        """Return how many of `PlacedRuns` of a model that is being closed are under way: each says so at its end."""
+        with self.lock:
+            self.trim()
+            self.reap()
+            return sum(entry.count_for(loaded) for entry in self.under_way)
 
-    def wait(
-        self, entry: RingEntry | PreparedRun, client: Client, deadline: float | None = None, ahead: int = 0
-    ) -> None:
+    def wait(self, entry: RingEntry | PlacedRun, client: Client, deadline: float | None = None, ahead: int = 0) -> None:
         """Wait until an entry has ended. Raises TimeoutError after the deadline, and PoolClosed if the connection ends.
 
         The wait may last until so many entries ``ahead`` have ended too, if they are submitted.
         """
-        sequence = entry.sequence
-        while not entry.status and entry.sequence == sequence:  # a prepared run may be in use again
+        while not entry.status:
             leads = False
             gate: LockType | None = None
             try:
-                with self._lock:
-                    self._reap()
-                    if entry.ended or entry.sequence != sequence:
+                with self.lock:
+                    self.reap()
+                    if entry.ended:
                         return
-                    target = (self.under_way[0] if self._followers else entry).sequence
+                    target = min([entry.sequence, *(each.sequence for each, _ in self._followers if not each.ended)])
                     if ahead and not self._followers:
                         target = min(target + ahead, self._ring.submitted)
-                    if self._leading:
+                    if self.leading:
                         gate = allocate_lock()
                         gate.acquire()
                         entry.gates.append(gate)
                         self._followers.append((entry, gate))
                     else:
-                        self._leading = leads = True
+                        self.leading = leads = True
                 if gate is None:
                     self._await(target, client, deadline)
                 else:
@@ -254,50 +225,53 @@ class ClientRing:
             finally:
                 if leads:
                     # Not in a function: an interrupt before its first line would leave no thread that ever leads again.
-                    self._leading = False
-                    self._call_follower()
+                    self.leading = False
+                    self.call_follower()
 
     def look(self) -> None:
         """End the entries that are done."""
-        with self._lock:
-            self._reap()
+        with self.lock:
+            self.reap()
 
-    def withdraw(self, entry: RingEntry | PreparedRun) -> bool:
+    def withdraw(self, entry: RingEntry) -> bool:
         """Withdraw an entry; return whether no worker has executed it or ever will."""
-        with self._lock:
-            self._reap()
+        with self.lock:
+            self.reap()
             if not entry.status:
                 if entry not in self.under_way:
                     entry.end(RETURNED)  # an interrupt came before it was submitted
-                elif entry.sequence > self._ring.submitted or self._ring.withdraw(entry.sequence):
+                elif self.withdraw_at(entry.sequence):
                     entry.end(RETURNED)
                     self.under_way.remove(entry)
             return entry.status == RETURNED
 
-    def oldest(self) -> RingEntry | PreparedRun | None:
-        """Return the entry that has been in flight for longest, None if there is none."""
-        with self._lock:
-            return self.under_way[0] if self.under_way else None
+    def withdraw_at(self, sequence: int) -> bool:
+        """Withdraw the entry of a number, with the lock held; return whether no worker will execute it."""
+        return sequence > self._ring.submitted or self._ring.withdraw(sequence)
 
-    def has_begun(self, entry: RingEntry | PreparedRun) -> bool:
+    def has_begun(self, entry: RingEntry | PlacedRun) -> bool:
         """Return whether the worker has begun an entry."""
         return entry.status not in (0, RETURNED) or self._ring.taken >= entry.sequence
 
-    def abandon(self, entry: RingEntry | PreparedRun) -> None:
+    def abandon(self, entry: RingEntry) -> None:
         """Wait no longer for an entry: its slots are used again when no worker can write to them."""
-        with self._lock:
+        with self.lock:
             entry.abandon()
+
+    def give_up(self, sequence: int, client: Client) -> None:
+        """Let the coordinator know that the caller of an entry waits no longer: its worker has little time for the rest."""
+        client.send_nowait([Kind.GIVE_UP, 0, self.number, sequence])
 
     def end(self) -> None:
         """Note that the worker has exited."""
-        with self._lock:
+        with self.lock:
             self.lost = True
-            self._reap()
+            self.reap()
             taken = self._ring.taken
             while self.under_way:
-                entry = self.under_way[0]
-                entry.end(LOST if entry.sequence <= taken else RETURNED)
+                self.under_way[0].lose(taken)
                 self.under_way.popleft()
+            self._call_ended()
 
     def close(self) -> None:
         """Close the bell."""
@@ -305,7 +279,7 @@ class ClientRing:
             self._end.close()
         self._bell.close()
 
-    def _reap(self) -> None:
+    def reap(self) -> None:
         """End the entries that are done, with the lock held; while the worker pauses, all: it returns what it finds."""
         ring, waiting = self._ring, self.under_way
         if not waiting:
@@ -316,16 +290,25 @@ class ClientRing:
             entry = waiting[0]
             entry.end(ring.status(entry.sequence) if entry.sequence <= done else RETURNED)
             waiting.popleft()
+        if waiting:
+            waiting[0].note_done()
+        self._call_ended()
 
-    def _call_follower(self) -> None:
+    def _call_ended(self) -> None:
+        """Let the threads go on whose entries have ended, with the lock held."""
+        for entry, gate in self._followers:
+            if gate.locked() and entry.ended:
+                gate.release()
+
+    def call_follower(self) -> None:
         """Let a thread lead whose entry has not ended."""
-        with self._lock:
-            self._reap()
+        with self.lock:
+            self.reap()
             while self._followers:
                 entry, gate = self._followers.popleft()
-                if not entry.status:
-                    if gate.locked():
-                        gate.release()
+                if gate.locked():
+                    gate.release()
+                if not entry.ended:
                     return
 
     def _send_bell(self) -> None:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from .model import TensorSpec
     from .prepared_runs import PreparedRuns
+    from .submitted_run import FuturePace
 
 #: Views on input slots that one model keeps.
 _VIEWS: Final = 512
@@ -43,6 +44,8 @@ class LoadedModel:
         self.closing = False
         #: None if its tensors are too large for prepared runs, or too many.
         self.prepared: PreparedRuns | None = None
+        #: The pace of its futures, once there is one.
+        self.pace: FuturePace | None = None
         self._unload = weakref.finalize(self, _unload, link.client, number)
         self._unload.atexit = False
 
@@ -69,11 +72,15 @@ class LoadedModel:
         if self.prepared is not None:
             self.prepared.close()
 
-    def begin_on_ring(self) -> bool:
-        """Note that a run on a ring begins, which the coordinator does not see; False if the model has been closed."""
+    def begin_on_ring(self, *, is_kept: bool = False) -> bool:
+        """Note that a run on a ring begins, which the coordinator does not see; False if the model has been closed.
+
+        One that ``is_kept`` loaded by something that has begun before takes it nevertheless.
+        """
         with self._counting:
-            self._on_rings += not self.closing
-            return not self.closing
+            begins = is_kept or not self.closing
+            self._on_rings += begins
+            return begins
 
     def end_on_ring(self) -> None:
         """Note that a run on a ring has ended; the last one after `close` unloads the model."""

@@ -1,181 +1,195 @@
-"""The runs of `Model.map`: prepared ones if possible, and few wake-ups for many of them.
-
-A wake-up costs as much as ten short runs. So runs that follow one another quickly are given to one worker in a *batch*, which is
-woken once for it, and the wait for one of them lasts until some more have ended. Whatever is slow, the source of inputs, the
-user of outputs or the runs, has each run begin at once, on the worker with the fewest.
-"""
+"""The runs of `Model.map`: in prepared places if possible, at a `RunPace`, and their outputs in order."""
 
 from __future__ import annotations
 
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from poolrt.errors import CoordinatorLoss
 from poolrt.workers.ipc.ring import EXECUTED
 
 from .loaded_model import LoadedModel
 from .model_run import ModelRun
-from .prepared_run import PreparedRun
+from .placed_runs import PlacedRun, PlacedRuns
+from .prepared_places import FULL, PreparedPlaces
+from .run_pace import BATCH, RunPace
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from .client_ring import ClientRing
     from .model import Model
 
-#: Runs of one batch, at most.
-_BATCH: Final = 16
-#: Nanoseconds between two runs from which on the next ones begin at once, and for how many runs.
-_GAP_NS: Final = 50_000
-_AT_ONCE: Final = 8
-#: The same after a pause in which a worker could have done much, or after a wait that shows that runs are long, each.
-_PAUSE_NS: Final = 1_000_000
-_LONG_NS: Final = 100_000
-_LONG_AT_ONCE: Final = 64
-#: Runs between looks at the coordinator's messages, which waits that end soon never read.
-_GLANCE: Final = 64
 
+def map_runs(
+    model: Model, batches: Iterable[Mapping[str, Any]], limit: int, timeout: float | None
+) -> Iterator[dict[str, NDArray[Any]]]:
+    """Yield the outputs of runs on inputs, in order, with at most ``limit`` in flight.
 
-def map_runs(model: Model, batches: Iterable[Mapping[str, Any]], limit: int) -> Iterator[dict[str, NDArray[Any]]]:
-    """Yield the outputs of runs on inputs, in order, with at most ``limit`` in flight."""
-    runs = _MappedRuns(model, limit)
-    under_way: deque[ModelRun | PreparedRun] = deque()
-    begin, finish, take, add = runs.begin, runs.finish, under_way.popleft, under_way.append
+    Raises TimeoutError for a run that has not ended ``timeout`` seconds after it was begun.
+    """
+    runs = _MappedRuns(model, limit, timeout)
+    begin, finish = runs.begin, runs.finish
     try:
         for inputs in batches:
-            if len(under_way) >= limit:
-                yield finish(take())
-            run = begin(inputs)
-            if run is not None:
-                add(run)
-                continue
-            while runs.is_full and under_way and run is None:
-                yield finish(take())
-                run = begin(inputs)
-            if run is not None:
-                add(run)
-                continue
-            other = ModelRun(model, model._check(inputs))
-            add(other)
-            model._session.repeat(other.start)
-        while under_way:
-            yield finish(take())
+            if runs.count >= limit:
+                yield finish()
+            while not begin(inputs):
+                yield finish()
+        while runs.count:
+            yield finish()
     finally:
-        for each in under_way:
-            _abandon(each)
+        runs.abandon()
 
 
-class _MappedRuns:
-    """The pace of one map: which ring takes the next run, and when its worker is woken."""
+class _Stretch:
+    """Runs of a map that follow one another in the same places."""
 
-    __slots__ = ("_at_once", "_batch", "_begun", "_left", "_loaded", "_model", "_returned", "_unrung", "is_full")
+    __slots__ = ("done", "last", "loaded", "next", "places", "runs")
 
-    def __init__(self, model: Model, limit: int) -> None:
+    def __init__(self, places: PreparedPlaces, runs: PlacedRuns, sequence: int, loaded: LoadedModel) -> None:
+        self.places = places
+        self.runs = runs
+        #: The runs whose outputs were not yielded yet; the last one that is known to be executed.
+        self.next = self.last = sequence
+        self.done = 0
+        self.loaded = loaded
+
+
+class _MappedRuns(RunPace):
+    """The runs of one map that are in flight, oldest first. It owns their places."""
+
+    __slots__ = ("_begun_at", "_limit_s", "_model", "_newest", "_under_way", "count", "runs")
+
+    def __init__(self, model: Model, limit: int, timeout: float | None) -> None:
+        super().__init__(max(1, min(BATCH, limit // 4)))
         self._model = model
-        self._loaded: LoadedModel = model._loaded
-        self._batch = max(1, min(_BATCH, limit // 4))
-        #: Runs that begin at once from now on.
-        self._at_once = _AT_ONCE
-        #: The ring that has runs for which its worker was not woken, and how many more it gets before.
-        self._unrung: ClientRing | None = None
-        self._left = 0
-        self._begun = 0
-        #: When the last run was begun, or a wait ended.
-        self._returned = 0
-        #: Whether the last run was not begun because too many are in flight.
-        self.is_full = False
+        self._limit_s = timeout
+        self._under_way: deque[ModelRun | _Stretch] = deque()
+        #: The last one, if it can grow.
+        self._newest: _Stretch | None = None
+        #: When each was begun, if there is a limit.
+        self._begun_at: deque[float] = deque()
+        #: How many are in flight.
+        self.count = 0
+        #: The runs of a ring that the last one belongs to, as `PreparedPlaces.put` sets it.
+        self.runs: PlacedRuns | None = None
 
-    def begin(self, inputs: Any) -> PreparedRun | None:
-        """Begin a prepared run; None if it is unusual, or ``is_full``."""
-        loaded = self._loaded = self._model._loaded
-        prepared = loaded.prepared
-        self.is_full = False
-        if prepared is None or prepared.client.closed:
-            return None
-        now = time.perf_counter_ns()
-        gap, self._returned = now - self._returned, now
-        if gap > _GAP_NS:
-            self._at_once = max(self._at_once, _AT_ONCE if gap < _PAUSE_NS else _LONG_AT_ONCE)
-        ring = self._unrung
-        if ring is None:
-            ring = prepared.client.rings.find(loaded.number)
-            if ring is None:
-                self.is_full = prepared.client.rings.has_model(loaded.number)
-                return None
-            self._left = 0 if self._at_once else self._batch
-        run = prepared.take()
-        if run is None:
-            self.is_full = True
-            return None
-        if type(inputs) is not dict or not run.fill(inputs, prepared.kind) or not ring.publish(run, loaded):
-            prepared.give(run)
-            self._wake()
-            return None
-        if self._at_once:
-            self._at_once -= 1
-        self._unrung = ring
-        self._left -= 1
-        if self._left <= 0:
-            self._wake()
-        self._begun += 1
-        if not self._begun % _GLANCE:
-            prepared.client.glance()
-        return run
+    def begin(self, inputs: Any) -> bool:
+        """Begin a run; False if too many are in flight."""
+        loaded = self._model._loaded
+        sequence = self.put(inputs, self, loaded)
+        if sequence > 0:
+            newest = self._newest
+            if newest is not None and newest.last + 1 == sequence and newest.runs is self.runs:
+                newest.last = sequence
+            else:
+                self._add(sequence, loaded)
+            self.count += 1
+            if self._limit_s is not None:
+                self._begun_at.append(time.monotonic())
+            return True
+        if sequence == FULL and self.count:
+            return False
+        run = ModelRun(self._model, self._model._check(inputs))
+        self._newest = None
+        self._under_way.append(run)
+        self._model._session.repeat(run.start)
+        self.count += 1
+        if self._limit_s is not None:
+            self._begun_at.append(time.monotonic())
+        return True
 
-    def finish(self, run: ModelRun | PreparedRun) -> dict[str, NDArray[Any]]:
-        """Return the outputs of the oldest run. Raises its error."""
-        if run.status == EXECUTED:
-            return run.finish()
-        if isinstance(run, ModelRun):
-            self._wake()
-            return run.finish()
-        loaded = self._loaded if run.keeper is None else run.keeper
+    def finish(self) -> dict[str, NDArray[Any]]:
+        """Return the outputs of the oldest run. Raises its error, and TimeoutError."""
+        oldest = self._under_way[0]
+        deadline = None if self._limit_s is None else self._begun_at.popleft() + self._limit_s
+        if isinstance(oldest, ModelRun):
+            self._pop()
+            self.wake()
+            try:
+                return oldest.finish(deadline)
+            except TimeoutError:
+                raise self._timed_out() from None
+        sequence = oldest.next
+        if sequence > oldest.done and not self._await(oldest, sequence, deadline):
+            return self._resume(oldest, sequence, deadline)
+        outputs = oldest.places.copy(sequence)
+        oldest.places.free(sequence)
+        self.count -= 1
+        oldest.next = sequence + 1
+        if sequence == oldest.last:
+            self._pop_stretch()
+        return outputs
+
+    def abandon(self) -> None:
+        """Withdraw what is in flight, or let it end; its outputs have no use."""
+        for each in self._under_way:
+            if isinstance(each, ModelRun):
+                each.abandon()
+            else:
+                each.places.abandon(self, each.runs, each.next, each.last, each.loaded)
+        places, loaded = self.places, self._model._loaded
+        if places is not None:
+            places.abandon(self, None, 1, 0, loaded)  # the place of a run that an interrupt has kept from being noted
+
+    def _add(self, sequence: int, loaded: LoadedModel) -> None:
+        places, runs = self.places, self.runs
+        if places is not None and runs is not None:
+            self._newest = stretch = _Stretch(places, runs, sequence, loaded)
+            self._under_way.append(stretch)
+
+    def _advance(self, oldest: _Stretch) -> None:
+        """Note that the outputs of the oldest run are the user's."""
+        self.count -= 1
+        oldest.next += 1
+        if oldest.next > oldest.last:
+            self._pop_stretch()
+
+    def _pop(self) -> None:
+        self.count -= 1
+        self._pop_stretch()
+
+    def _pop_stretch(self) -> None:
+        if self._under_way.popleft() is self._newest:
+            self._newest = None
+
+    def _timed_out(self) -> TimeoutError:
+        return self._model._timed_out(self._limit_s or 0.0)
+
+    def _await(self, oldest: _Stretch, sequence: int, deadline: float | None) -> bool:
+        """Wait for a run, and note which ones were executed; return whether it was."""
+        run = PlacedRun(oldest.runs, sequence)
         try:
             if not run.status:
-                self._wait(run, loaded)
-            if run.status == EXECUTED:
-                return run.finish()
-            self._wake()
-            return ModelRun.resume(self._model, loaded, run).finish()
+                self.wait(run, oldest.loaded, deadline)
         except CoordinatorLoss:
-            again = ModelRun(self._model, [view.copy() for view in run.inputs])
+            return False
+        except TimeoutError:
+            ring = oldest.places.ring
+            if ring.has_begun(run) and not run.status:
+                ring.give_up(sequence, oldest.loaded.client)
+            raise self._timed_out() from None
+        done = oldest.runs.executed_to(sequence, oldest.last)
+        oldest.done = done
+        return done >= sequence
+
+    def _resume(self, oldest: _Stretch, sequence: int, deadline: float | None) -> dict[str, NDArray[Any]]:
+        """Finish a run that has ended without outputs, or whose connection has ended."""
+        self.wake()
+        run = PlacedRun(oldest.runs, sequence)
+        loaded = oldest.loaded
+        if run.status in (0, EXECUTED):
+            # The connection has ended.
+            again = ModelRun(self._model, run.inputs())
             again.note_loaded(loaded)
-            _abandon(run)
-            if not again.may_repeat():
-                raise
+            run.release()
+            self._advance(oldest)
+            loss = loaded.client.lost
+            if not again.may_repeat() and loss is not None:
+                raise loss.copy()
             return self._model._session.repeat(again.perform)
-        except BaseException:
-            _abandon(run)
-            raise
-
-    def _wait(self, run: PreparedRun, loaded: LoadedModel) -> None:
-        ring = run.ring
-        if ring is None:
-            return
-        ring.look()
-        if run.status:
-            return
-        self._wake()
-        begin, before = time.perf_counter_ns(), len(ring)
-        ring.wait(run, loaded.client, ahead=0 if self._at_once else self._batch)
-        self._returned = time.perf_counter_ns()
-        if self._returned - begin > _LONG_NS * max(1, before - len(ring)):
-            self._at_once = _LONG_AT_ONCE
-
-    def _wake(self) -> None:
-        """Wake the worker that has runs for which it was not woken."""
-        ring, self._unrung = self._unrung, None
-        if ring is not None:
-            ring.wake()
-            self._returned = time.perf_counter_ns()
-
-
-def _abandon(run: ModelRun | PreparedRun) -> None:
-    """Withdraw a run whose outputs have no use, or let it end."""
-    if isinstance(run, ModelRun):
-        run.abandon()
-    elif run.ring is not None:
-        run.ring.abandon(run)
-        run.ring.withdraw(run)
+        resumed = ModelRun.resume(self._model, loaded, run)
+        self._advance(oldest)
+        return resumed.finish(deadline)

@@ -18,9 +18,10 @@ from .link import Link
 from .loaded_model import LoadedModel
 from .mapped_runs import map_runs
 from .model_run import ModelRun
-from .prepared_run import PreparedRun
+from .placed_runs import PlacedRun
 from .prepared_runs import prepare_runs
 from .run_inputs import check_inputs, refuse_unnamed, seconds_of, suggest_method
+from .run_pace import BATCH
 from .session import Session
 
 if TYPE_CHECKING:
@@ -105,67 +106,52 @@ class Model:
         begun it and needs two seconds more is replaced. If the model has an input named timeout, this is the input.
         """
         loaded, lost = self._loaded, 0
-        if loaded.prepared is not None and timeout is None and not unnamed:
-            try:
-                found = loaded.prepared.run(loaded, inputs)
-            except CoordinatorLoss:
-                if not self._session.settings.retries or not self._session.may_repeat(loaded.link):
-                    raise
-                found, lost = None, 1
-            if isinstance(found, PreparedRun):
-                return ModelRun.resume(self, loaded, found).finish()
-            if found is not None:
-                return found
-        self._refuse_unnamed(unnamed)
-        if timeout is not None and any(spec.name == "timeout" for spec in self.inputs):
-            inputs["timeout"], timeout = timeout, None
-        run = ModelRun(self, self._check(inputs))
-        if timeout is None:
-            return self._session.repeat(run.perform, repeated=lost)
-        deadline = time.monotonic() + seconds_of(timeout)
+        limit_s = None if timeout is None else self._limit_of(timeout, inputs)
+        deadline = None if limit_s is None else time.monotonic() + limit_s
         try:
-            return self._session.repeat(partial(run.perform, deadline=deadline), deadline)
+            if loaded.prepared is not None and not unnamed:
+                try:
+                    found = loaded.prepared.run(loaded, inputs, deadline)
+                except CoordinatorLoss:
+                    if not self._session.settings.retries or not self._session.may_repeat(loaded.link):
+                        raise
+                    found, lost = None, 1
+                if isinstance(found, PlacedRun):
+                    return ModelRun.resume(self, loaded, found).finish(deadline)
+                if found is not None:
+                    return found
+            self._refuse_unnamed(unnamed)
+            run = ModelRun(self, self._check(inputs))
+            return self._session.repeat(partial(run.perform, deadline=deadline), deadline, lost)
         except TimeoutError:
-            raise TimeoutError(f"a run of model {self.name} has not ended within {timeout:g} s") from None
+            if limit_s is None:
+                raise
+            raise self._timed_out(limit_s) from None
 
-    def submit(self, /, *unnamed: Never, **inputs: Any) -> Future[dict[str, NDArray[Any]]]:
+    def submit(self, /, *unnamed: Never, timeout: Any = None, **inputs: Any) -> Future[dict[str, NDArray[Any]]]:
         """Start a run and return a future of what `run` returns. Waits while `IN_FLIGHT` runs are in flight.
 
         `cancel` works until a worker begins. Raises RuntimeError after `Pool.shutdown` (PoolClosed).
 
         An input that is used in place must not change until the future is done.
+
+        The future gets a TimeoutError if its run has not ended after ``timeout`` seconds, as `run` says.
         """
-        from .futures import PoolFuture
-        from .submitted_run import submit_on_ring
-
         self._refuse_unnamed(unnamed)
-        run = ModelRun(self, self._check(inputs))
-        future: PoolFuture[dict[str, NDArray[Any]]] = PoolFuture()
-
-        def begin(link: Link) -> None:
-            loaded = self._loaded_on(link)
-            link.client.check_open()
-            if submit_on_ring(run, link, future):
-                return
-            if not link.client.in_own_thread:
-                link.client.wait_while(partial(loaded.has_running, IN_FLIGHT))
-            future.withdraw = run.withdraw
-            run.begin(link, future)
-
-        self._session.repeat(begin)
-        return future
+        return self._submit_within(inputs, None if timeout is None else self._limit_of(timeout, inputs))
 
     def map(
-        self, batches: Iterable[Mapping[str, Any]], in_flight: int | None = None
+        self, batches: Iterable[Mapping[str, Any]], in_flight: int | None = None, timeout: float | None = None
     ) -> Iterator[dict[str, NDArray[Any]]]:
         """Run on each of ``batches`` (inputs by name) and yield the outputs in order.
 
         At most ``in_flight`` batches (default 8) are read in advance, so that an endless iterable uses bounded memory.
+        ``timeout`` is that of each run, from its beginning, as of `run`: TimeoutError ends the iteration.
         """
         limit = 8 if in_flight is None else in_flight
         if limit < 1:
             raise ValueError(f"in_flight must be at least 1, got {limit}")
-        return map_runs(self, batches, limit)
+        return map_runs(self, batches, limit, None if timeout is None else seconds_of(timeout))
 
     def plan(self) -> PlanListing:
         """Return the steps of every run: operations, implementations, engines, layouts, and inserted reorders."""
@@ -213,6 +199,49 @@ class Model:
         """Return the inputs in order, as arrays of the right shape and data type."""
         self._require_open()
         return check_inputs(self.name, self.inputs, inputs)
+
+    def _submit_within(self, inputs: dict[str, Any], limit_s: float | None) -> Future[dict[str, NDArray[Any]]]:
+        """Start a run that has so many seconds, and return its future."""
+        loaded = self._loaded
+        if loaded.prepared is not None and not loaded.client.closed:
+            pace = loaded.pace
+            if pace is None:
+                from .submitted_run import FuturePace
+
+                pace = loaded.pace = FuturePace(BATCH)
+            begun = pace.submit(self, loaded, inputs, limit_s)
+            if begun is not None:
+                return begun
+        from .futures import PoolFuture
+        from .submitted_run import submit_on_ring
+
+        run = ModelRun(self, self._check(inputs))
+        future: PoolFuture[dict[str, NDArray[Any]]] = PoolFuture()
+
+        def begin(link: Link) -> None:
+            loaded = self._loaded_on(link)
+            link.client.check_open()
+            if submit_on_ring(self, run, link, future, limit_s):
+                return
+            if not link.client.in_own_thread:
+                link.client.wait_while(partial(loaded.has_running, IN_FLIGHT))
+            future.withdraw = run.withdraw
+            run.begin(link, future)
+            if limit_s is not None:
+                self._session.deadlines.watch(future, limit_s, run.expire)
+
+        self._session.repeat(begin)
+        return future
+
+    def _limit_of(self, timeout: Any, inputs: dict[str, Any]) -> float | None:
+        """Return a timeout in seconds; None if it is an input of this model, which is added to the others."""
+        if any(spec.name == "timeout" for spec in self.inputs):
+            inputs["timeout"] = timeout
+            return None
+        return seconds_of(timeout)
+
+    def _timed_out(self, limit_s: float) -> TimeoutError:
+        return TimeoutError(f"a run of model {self.name} has not ended within {limit_s:g} s")
 
     def _take(self, link: Link, number: int) -> LoadedModel:
         """Return this model as a connection has it. Its runs are prepared if the sizes of all outputs are known."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from poolrt.errors import CoordinatorLoss, PoolClosed, error_from_wire
 from poolrt.workers.ipc.channel import Message
@@ -24,15 +24,13 @@ if TYPE_CHECKING:
     from .futures import PoolFuture
     from .loaded_model import LoadedModel
     from .model import Model
-    from .prepared_run import PreparedRun
+    from .placed_runs import PlacedRun
     from .ring_entry import RingEntry
 
 
 class ModelRun:
     """One run: its input slots until it has ended, and its outputs until the caller has them."""
 
-    #: As of a prepared run that has not ended.
-    status: ClassVar[int] = 0
     __slots__ = (
         "_abandoned",
         "_arrays",
@@ -65,11 +63,13 @@ class ModelRun:
         self._repeated = 0
 
     @classmethod
-    def resume(cls, model: Model, loaded: LoadedModel, run: PreparedRun) -> ModelRun:
-        """Return what finishes a prepared run that has ended without outputs: it has failed, or is done again."""
-        found = cls(model, run.inputs)
+    def resume(cls, model: Model, loaded: LoadedModel, run: PlacedRun) -> ModelRun:
+        """Return what finishes a run in a prepared place that has ended without outputs: it has failed, or is done again."""
+        found = cls(model, run.inputs())
         found._loaded = loaded
         found.entry = run.convert(loaded, found._arrays)
+        if found.entry is None:
+            raise model._closed()
         return found
 
     def note_loaded(self, loaded: LoadedModel) -> None:
@@ -105,16 +105,19 @@ class ModelRun:
         self.entry = begin_on_ring(loaded, self._arrays, self._owner()._output_sizes)
         return self.entry
 
-    def finish(self) -> dict[str, NDArray[Any]]:
-        """Wait for a run that was started and return its outputs; do it again if its server has exited."""
+    def finish(self, deadline: float | None = None) -> dict[str, NDArray[Any]]:
+        """Wait for a run that was started and return its outputs; do it again if its server has exited.
+
+        Raises its error, and TimeoutError after the deadline.
+        """
         try:
-            return self.wait(None)
+            return self.wait(deadline)
         except CoordinatorLoss:
             if not self.may_repeat():
                 raise
-            return self._owner()._session.repeat(self.perform)
-        except BaseException:
-            self.abandon()
+            return self._owner()._session.repeat(partial(self.perform, deadline=deadline), deadline)
+        except BaseException as error:
+            self.abandon(timed_out=isinstance(error, TimeoutError))
             raise
 
     def wait(self, deadline: float | None) -> dict[str, NDArray[Any]]:
@@ -285,6 +288,20 @@ class ModelRun:
             self.client.send_nowait([Kind.GIVE_UP, request.number, 0, 0])
         self._request = None  # no cycle keeps the model
 
+    def expire(self, future: PoolFuture[dict[str, NDArray[Any]]], limit_s: float) -> None:
+        """End the run of a future whose time is over with a TimeoutError. Its answer changes nothing then."""
+        from concurrent.futures import InvalidStateError
+
+        error = None if self._model is None else self._model._timed_out(limit_s)
+        self.abandon(timed_out=True)
+        self._future = None
+        if error is not None:
+            try:
+                future.note_begun()
+                future.set_exception(error)
+            except InvalidStateError:
+                pass  # it has ended or was cancelled meanwhile
+
     def _settle(self, answer: Message) -> None:
         """Free the inputs of a run that has ended. The thread that reads the answer calls this once."""
         self._ended = True
@@ -308,7 +325,11 @@ class ModelRun:
             return
         if answer[0] != Kind.FAILED:
             future.note_begun()
-            future.set_result(self.results(answer))
+            try:
+                future.set_result(self.results(answer))
+            except Exception:
+                if not self._abandoned:
+                    raise  # else its time is over, and the future is done
             return
         error: Exception = error_from_wire(answer[2])
         session = self._owner()._session

@@ -1,4 +1,4 @@
-"""The prepared runs of one model on one connection: made when they are needed, used again and again.
+"""The prepared places of one model on one connection, a set on each ring: made when they are needed, used again and again.
 
 Everything unusual is left to the path of all runs: inputs that must be converted or that an error is about, arrays that are in
 shared memory already, rings that are full, paused or not there yet.
@@ -6,47 +6,33 @@ shared memory already, rings that are full, paused or not there yet.
 
 from __future__ import annotations
 
-import weakref
-from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from poolrt.errors import ArenaFull, PoolRefused
-from poolrt.workers.ipc.ring import EXECUTED, SLOTS_LIMIT
+from poolrt.workers.ipc.ring import CAPACITY, EXECUTED, SLOTS_LIMIT
 
-from .prepared_run import PreparedRun
-from .run_inputs import Outputs
+from .placed_runs import PlacedRun
+from .prepared_places import FULL, PreparedPlaces, bytes_of
+from .ring_runs import GLANCE
 
 if TYPE_CHECKING:
+    from .client_ring import ClientRing
     from .loaded_model import LoadedModel
     from .model import TensorSpec
+    from .run_inputs import Outputs
 
 #: Bytes of the largest tensor that is copied: an array that owns its slot costs as much as this copy.
 LARGEST: Final = 16 * 1024
-#: Prepared runs of one model, and the bytes of their slots; slots are taken for so many at once, at most.
-_MOST: Final = 128
-_BYTES: Final = 1 << 20
-_AT_ONCE: Final = 8
+#: Places on a ring at first, of a thread that only runs; and bytes of those of one model on one ring.
+_FIRST: Final = 4
+_BYTES: Final = 128 * 1024
 
 
 class PreparedRuns:
-    """Prepared runs of the model that ``loaded`` is; that refers to this object. Safe for use by several threads."""
+    """Prepared places of the model that ``loaded`` is; that refers to this object. Safe for use by several threads."""
 
-    __slots__ = (
-        "__weakref__",
-        "_inputs",
-        "_limit",
-        "_results",
-        "_sizes",
-        "_this",
-        "_tokens",
-        "client",
-        "closed",
-        "free",
-        "kind",
-        "memory",
-        "number",
-    )
+    __slots__ = ("__weakref__", "_inputs", "_limit", "_places", "_results", "client", "closed", "memory", "number")
 
     def __init__(self, loaded: LoadedModel, inputs: Sequence[TensorSpec], results: Sequence[TensorSpec]) -> None:
         self.client = loaded.client
@@ -54,122 +40,109 @@ class PreparedRuns:
         self.number = loaded.number
         self._inputs = inputs
         self._results = results
-        #: The type of arrays, once NumPy is needed.
-        self.kind: type = type(None)
-        self._sizes = [spec.nbytes for spec in (*inputs, *results)]
-        self.free: deque[PreparedRun] = deque()
-        #: One for each that may be made yet.
-        self._limit = min(_MOST, _BYTES // max(1, sum(self._sizes)))
-        self._tokens = deque(range(self._limit))
-        #: Whether its model has been closed: runs are not kept any more.
+        nbytes, limit = bytes_of((*inputs, *results)), CAPACITY
+        while limit > 2 and limit * nbytes > _BYTES:
+            limit //= 2
+        #: The most places on a ring.
+        self._limit = limit
+        self._places: dict[ClientRing, PreparedPlaces] = {}
+        #: Whether its model has been closed: places are not kept any more.
         self.closed = False
-        self._this = weakref.ref(self)
         self.memory.shed.add(self)
+        self.client.rings.users.add(self)
 
-    def run(self, loaded: LoadedModel, inputs: dict[str, Any]) -> Outputs | PreparedRun | None:
-        """Run and return the outputs; None if it was not begun, or a run that has ended without outputs."""
+    def run(self, loaded: LoadedModel, inputs: dict[str, Any], deadline: float | None) -> Outputs | PlacedRun | None:
+        """Run and return the outputs; None if it was not begun, or a run that has ended without outputs.
+
+        Raises TimeoutError after the deadline.
+        """
         client = self.client
-        if client.closed:
+        places = self.find()
+        if places is None:
             return None
-        ring = client.rings.find(self.number)
-        if ring is None:
-            return None
-        run = self.take()
-        if run is None:
-            return None
-        if not run.fill(inputs, self.kind):
-            self.free.append(run)
-            return None
-        begun = False
+        run, ring = PlacedRun(), places.ring
         try:
-            begun = ring.perform(run, loaded)
-        except BaseException:
-            run.abandon()
-            ring.withdraw(run)
+            sequence = places.put(inputs, run, loaded, run if deadline is None else None)
+            if sequence <= 0:
+                if sequence == FULL:
+                    self.grow(places)
+                return None
+            run.sequence = sequence
+            if run.leads:
+                ring.wait_alone(run, client)
+                if run.leads:
+                    ring.leading = run.leads = False
+                    ring.call_follower()
+            runs = run.runs
+            if runs is None or not runs.status_of(sequence):
+                ring.wake()
+                ring.wait(run, client, deadline)
+            if not sequence % GLANCE:
+                client.glance()
+            if runs is None or runs.status_of(sequence) != EXECUTED:
+                return run
+            outputs = places.copy(sequence)
+            run.release()
+            return outputs
+        except BaseException as error:
+            if run.leads:
+                # Not in a function: an interrupt before its first line would leave no thread that ever leads again.
+                ring.leading = run.leads = False
+                ring.call_follower()
+            run.leave(loaded, timed_out=isinstance(error, TimeoutError))
             raise
-        if begun and run.status != EXECUTED:
-            return run
-        if begun:
-            return run.finish()
-        self.free.append(run)
-        return None
 
-    def take(self) -> PreparedRun | None:
-        """Return a run that is not in use, None if there are too many, or memory is short."""
-        try:
-            return self.free.pop()
-        except IndexError:
-            return self._make()
+    def find(self) -> PreparedPlaces | None:
+        """Return the places on the ring that takes runs of the model and has the fewest in flight; None if there are none."""
+        if self.client.closed:
+            return None
+        ring = self.client.rings.find(self.number)
+        return None if ring is None else self._places.get(ring) or self._make(ring, _FIRST)
 
-    def give(self, run: PreparedRun) -> None:
-        """Let a run that has ended, or was not begun, be used again."""
-        run.reset()
-        self.free.append(run)
+    def grow(self, places: PreparedPlaces) -> PreparedPlaces | None:
+        """Return more places on a ring, all of which are in use; None if there are as many as may be."""
+        ring = places.ring
+        present = self._places.get(ring)
+        if present is not None and present is not places:
+            return present
+        return None if places.count >= self._limit else self._make(ring, 8 * places.count)
+
+    def forget(self, ring: ClientRing) -> None:
+        """Release the places of a ring that is lost."""
+        self._places.pop(ring, None)
 
     def close(self) -> None:
-        """Release the slots of all runs, of those in use at their end."""
+        """Release the places, those in use at their end."""
         self.closed = True
         self.shed()
 
     def shed(self) -> int:
-        """Release the slots of runs that are not in use; return of how many."""
-        found = 0
-        try:
-            while True:
-                self.free.pop()
-                found += 1
-        except IndexError:
-            return found
+        """Release places that are not in use; return whether there were any."""
+        places, self._places = self._places, {}
+        for ring in places:
+            ring.look()
+        return len(places)
 
-    def _make(self) -> PreparedRun | None:
-        # One for a thread that only runs, more as more are in use at once.
-        count = min(_AT_ONCE, len(self._tokens), max(1, self._limit - len(self._tokens)))
-        if count < 1:
+    def _make(self, ring: ClientRing, count: int) -> PreparedPlaces | None:
+        if self.closed or not ring.is_compiled:
             return None
-        # Slots that other runs have left need no coordinator.
-        memory, given, results = self.memory, self._sizes[: len(self._inputs)], self._sizes[len(self._inputs) :]
-        inputs: list[int] = []
-        taken = False
+        count = min(count, self._limit)
+        specs = (*self._inputs, *self._results)
+        made = False
+        offset = -1
         try:
-            inputs = memory.take(given * count)
-            outputs = memory.take_outputs(results * count, ahead=False)
-            taken = True
+            (offset,) = self.memory.take([count * bytes_of(specs)])
+            places = PreparedPlaces(ring, self, count, offset, self._inputs, self._results)
+            made = True
         except (ArenaFull, PoolRefused):
             return None
         finally:
-            if not taken:
-                for offset in inputs:
-                    memory.release(offset)
-        import numpy
-
-        self.kind = numpy.ndarray
-        made: list[PreparedRun] = []
-        for _ in range(count):
-            begin, end = len(made) * len(given), len(made) * len(results)
-            made.append(self._prepare([*inputs[begin : begin + len(given)], *outputs[end : end + len(results)]]))
-        for _ in made:
-            if self._tokens:
-                self._tokens.pop()
-        self.free.extend(made[1:])
-        return made[0]
-
-    def _prepare(self, offsets: Sequence[int]) -> PreparedRun:
-        views = []
-        for spec, offset in zip((*self._inputs, *self._results), offsets, strict=True):
-            view = self.memory.bytes_at(offset, spec.nbytes).view(spec.array_dtype).reshape(spec.shape)
-            views.append((spec.name, view, view.dtype, spec.shape))
-        count = len(self._inputs)
-        outputs = [(name, view) for name, view, _, _ in views[count:]]
-        fields = self.number, count, len(outputs)
-        return PreparedRun(
-            self.memory,
-            fields,
-            [*zip(offsets, self._sizes, strict=True)],
-            views[:count],
-            outputs,
-            self._tokens,
-            self._this,
-        )
+            if not made and offset >= 0:
+                self.memory.release(offset)
+        self._places[ring] = places
+        if ring.lost:
+            self.forget(ring)  # the message that says so may have come before
+        return places
 
 
 def prepare_runs(

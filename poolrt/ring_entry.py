@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from _thread import LockType
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from poolrt.workers.ipc.ring import EXECUTED
+from poolrt.workers.ipc.ring import EXECUTED, RETURNED
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -25,9 +25,6 @@ class RingEntry:
     it was executed, else its caller may send them again; those of outputs unless it was executed. `abandon` frees the rest.
     """
 
-    #: Only prepared runs keep a model so.
-    keeper: ClassVar[None] = None
-    counted: ClassVar[bool] = False
     __slots__ = (
         "_abandoned",
         "_arrays",
@@ -83,6 +80,22 @@ class RingEntry:
         for gate in self.gates:
             if gate.locked():
                 gate.release()
+
+    def lose(self, taken: int) -> None:
+        """Note the exit of the worker, which had taken so many entries."""
+        self.end(LOST if self.sequence <= taken else RETURNED)
+
+    def unpublish(self, submitted: int) -> bool:
+        """End an entry that was not submitted, because an interrupt came before."""
+        self.end(RETURNED)
+        return True
+
+    def note_done(self) -> None:
+        """Do nothing: it has not ended."""
+
+    def count_for(self, loaded: LoadedModel) -> bool:
+        """Return False: its model has counted it when it began."""
+        return False
 
     def abandon(self) -> None:
         """Keep the remaining slots for later runs as soon as it has ended: its caller waits no longer."""

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from poolrt.errors import ArenaFull, PoolRefused
-from poolrt.workers.ipc.protocol import Kind
 from poolrt.workers.ipc.ring import EXECUTED, FAILED, RETURNED
 
 from .loaded_model import LoadedModel
@@ -65,7 +64,7 @@ def leave_entry(loaded: LoadedModel, entry: RingEntry, *, timed_out: bool) -> No
         return
     ring.abandon(entry)
     if not ring.withdraw(entry) and timed_out and not entry.status:
-        loaded.client.send_nowait([Kind.GIVE_UP, 0, ring.number, entry.sequence])
+        ring.give_up(entry.sequence, loaded.client)
 
 
 def _prepare_entry(

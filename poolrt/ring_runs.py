@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import os
 import socket
+import weakref
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from poolrt.errors import error_from_wire
 from poolrt.workers.ipc.channel import Channel, MalformedMessage, Message
 from poolrt.workers.ipc.processors import Spin
 from poolrt.workers.ipc.protocol import Kind
-from poolrt.workers.ipc.ring import CAPACITY, SubmittingRing
+from poolrt.workers.ipc.ring import CAPACITY, DONE, SUBMITTED, SubmittingRing
 from poolrt.workers.memory.arena_view import ArenaView
 
 from .client_ring import ClientRing
@@ -22,11 +24,12 @@ from .client_ring import ClientRing
 if TYPE_CHECKING:
     from .client import Client
     from .loaded_model import LoadedModel
+    from .prepared_runs import PreparedRuns
     from .ring_ends import RingEnds
     from .ring_entry import RingEntry
 
-#: Runs between looks at the coordinator's messages.
-_GLANCE: Final = 16
+#: Runs between looks at the coordinator's messages: waits that end soon never read them.
+GLANCE: Final = 64
 #: The kinds of messages that `RingRuns.accept` takes.
 KINDS: Final = frozenset((Kind.RING, Kind.RING_MODEL, Kind.RING_LOST, Kind.RING_FAILED, Kind.RING_ENDS))
 
@@ -46,6 +49,8 @@ class RingRuns:
         self._rings: dict[int, ClientRing] = {}
         #: The same, for threads that read while another one changes them.
         self._all: tuple[ClientRing, ...] = ()
+        #: What has prepared places on the rings.
+        self.users: weakref.WeakSet[PreparedRuns] = weakref.WeakSet()
         self._spin = Spin(spin_us)
         self._ends: RingEnds | None = None
         self._begun = 0
@@ -70,11 +75,13 @@ class RingRuns:
             del self._rings[number]
             self._all = (*self._rings.values(),)
             ring.end()
+            for each in [*self.users]:
+                each.forget(ring)
 
     def is_glance_due(self) -> bool:
         """Return whether the caller, who begins a run, should look at messages: waits that end soon never read them."""
         self._begun += 1
-        return not self._begun % _GLANCE
+        return not self._begun % GLANCE
 
     def has_room(self, model: int) -> bool:
         """Return whether a ring probably takes a run of a model."""
@@ -86,9 +93,10 @@ class RingRuns:
         least = CAPACITY
         for ring in self._all:
             if model in ring.models:
-                if not ring.under_way:
+                words = ring.words
+                count = words[SUBMITTED] - words[DONE]  # its load, without a call
+                if not count:
                     return ring
-                count = len(ring)
                 if count < least:
                     best, least = ring, count
         return best
@@ -98,14 +106,14 @@ class RingRuns:
         return any(model in ring.models for ring in self._all)
 
     def count_runs(self, loaded: LoadedModel) -> int:
-        """Return how many prepared runs of a model are under way, as `ClientRing.count_runs` says."""
+        """Return how many `PlacedRuns` of a model are under way, as `ClientRing.count_runs` says."""
         return sum(ring.count_runs(loaded) for ring in self._all)
 
     def submit(self, entry: RingEntry) -> ClientRing | None:
         """Submit an entry on the ring with the fewest entries in flight; None if no ring takes it."""
         rings = [ring for ring in [*self._rings.values()] if entry.model in ring.models]
         if len(rings) > 1:
-            rings.sort(key=len)
+            rings.sort(key=attrgetter("load"))
         for ring in rings:
             if ring.submit(entry):
                 return ring

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import threading
 import weakref
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from .errors import PoolError, PoolRefused
@@ -60,9 +61,9 @@ class RingWatcher:
             while self._has_wanted():
                 ended = False
                 try:
-                    oldest = ring.oldest()
-                    if oldest is not None:
-                        ring.wait(oldest, client)
+                    entries = [entry for _, submitted in [*self._wanted] if (entry := submitted.entry) is not None]
+                    if entries:
+                        ring.wait(min(entries, key=attrgetter("sequence")), client)
                 except PoolError:
                     ended = True  # the connection has ended: the futures get that error
                 for future, submitted in [*self._wanted]:

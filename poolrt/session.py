@@ -14,6 +14,7 @@ from typing import Any, Final, TypeVar
 from poolrt.settings import Settings
 
 from .client import Client
+from .deadlines import Deadlines
 from .errors import CoordinatorLoss, coordinator_lost
 from .launch import Coordinator, start_coordinator
 from .link import Link
@@ -41,6 +42,8 @@ class Session:
         """Greet the coordinator; the pool's own coordinator gets its configuration first."""
         self.settings = settings
         self.path = path
+        #: Of futures of runs.
+        self.deadlines = Deadlines()
         self._closed = False
         #: Held by the thread that opens a connection; an RLock, so that a signal's handler may use the session too.
         self._opening = threading.RLock()

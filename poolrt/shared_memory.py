@@ -181,6 +181,11 @@ class SharedMemory:
         """Release a slot that was never used."""
         self._release(offset, 0)
 
+    def release_at_once(self, offset: int) -> None:
+        """Release a slot and let the coordinator know now. May be called from a finalizer."""
+        self._client.release(offset)
+        self._client.flush()
+
     def _allocate(self, sizes: list[int]) -> list[int]:
         self._client.flush()
         while True:

@@ -91,39 +91,42 @@ class SplitModel(Model):
 
     def run(self, /, *unnamed: Never, timeout: Any = None, **inputs: Any) -> _Outputs:
         """Run as `Model.run`, on all workers."""
-        if timeout is not None and any(spec.name == "timeout" for spec in self.inputs):
-            inputs["timeout"], timeout = timeout, None
         self._refuse_unnamed(unnamed)
-        deadline = None if timeout is None else time.monotonic() + seconds_of(timeout)
+        limit_s = None if timeout is None else self._limit_of(timeout, inputs)
+        deadline = None if limit_s is None else time.monotonic() + limit_s
         futures = self._submit(inputs)
         try:
             return self._joined(
                 [future.result(None if deadline is None else max(deadline - time.monotonic(), 0)) for future in futures]
             )
         except TimeoutError:
-            if deadline is None or time.monotonic() < deadline:
+            if limit_s is None or deadline is None or time.monotonic() < deadline:
                 raise
-            raise TimeoutError(f"a run of model {self.name} has not ended within {timeout:g} s") from None
+            raise self._timed_out(limit_s) from None
         finally:
             for future in futures:
                 future.cancel()
 
-    def submit(self, /, *unnamed: Never, **inputs: Any) -> Future[_Outputs]:
+    def submit(self, /, *unnamed: Never, timeout: Any = None, **inputs: Any) -> Future[_Outputs]:
         """Start a run as `Model.submit` does, on all workers. `cancel` also takes a run that workers have begun."""
         self._refuse_unnamed(unnamed)
-        return JoinedFuture(self._submit(inputs), self._joined)
+        limit_s = None if timeout is None else self._limit_of(timeout, inputs)
+        return JoinedFuture(self._submit(inputs, limit_s), self._joined)
 
-    def map(self, batches: Iterable[Mapping[str, Any]], in_flight: int | None = None) -> Iterator[_Outputs]:
+    def map(
+        self, batches: Iterable[Mapping[str, Any]], in_flight: int | None = None, timeout: float | None = None
+    ) -> Iterator[_Outputs]:
         """Run on each of ``batches`` as `Model.map` does."""
         limit = 8 if in_flight is None else in_flight
         if limit < 1:
             raise ValueError(f"in_flight must be at least 1, got {limit}")
+        limit_s = None if timeout is None else seconds_of(timeout)
         under_way: deque[list[Future[_Outputs]]] = deque()
         try:
             for inputs in batches:
                 if len(under_way) >= limit:
                     yield self._joined([future.result() for future in under_way.popleft()])
-                under_way.append(self._submit(inputs))
+                under_way.append(self._submit(inputs, limit_s))
             while under_way:
                 yield self._joined([future.result() for future in under_way.popleft()])
         finally:
@@ -140,7 +143,7 @@ class SplitModel(Model):
         for model in self._models:
             model.close()
 
-    def _submit(self, inputs: Mapping[str, Any]) -> list[Future[_Outputs]]:
+    def _submit(self, inputs: Mapping[str, Any], limit_s: float | None = None) -> list[Future[_Outputs]]:
         """Start the run of each part."""
         if self._models[0]._loaded.closed:
             raise PoolClosed(f"model {self.name} is closed: load its graph again")
@@ -151,7 +154,7 @@ class SplitModel(Model):
         try:
             for model, size in zip(self._models, self._sizes, strict=True):
                 part = {n: array[begin : begin + size] if n in self._carrying else array for n, array in arrays.items()}
-                futures.append(model.submit(**part))
+                futures.append(model._submit_within(part, limit_s))
                 begin += size
         except BaseException:
             for future in futures:

@@ -7,6 +7,10 @@ reads what happened: entries up to `DONE` are answered, one more may be half exe
 A side that sleeps says so in its own words, so the other one rings its bell only then. The client may withdraw an entry
 that the worker has not begun: each side writes its word first, then reads the other's, so one of them sees the other.
 
+A client that publishes many entries may *defer* the bell: it counts that in `CLIENT_DEFERS`. A worker that sees another count
+looks again by itself after a millisecond, for some time. The number of such a sleep is odd, of any other sleep even. The bell may
+be deferred in an odd one only.
+
 Guarantees: no content of the memory makes a worker raise anything but `MalformedRing`; an entry is copied before it is
 checked. Limitation: a count is published by an aligned store of 8 bytes, which other cores see in order on x86-64 only.
 """
@@ -25,19 +29,24 @@ CAPACITY: Final = 64
 SLOTS_LIMIT: Final = 26
 
 # Places in the memory, in words of 8 bytes. Words of different writers are a cache line of 64 bytes apart.
-SUBMITTED: Final = 8  # client; behind it: where it ran, and the entry whose end it sleeps for
+SUBMITTED: Final = (
+    8  # client; behind it: where it ran, the entry whose end it sleeps for, and how often it deferred bells
+)
 _CLIENT_RAN: Final = 9
 _CLIENT_SLEEPS: Final = 10
+CLIENT_DEFERS: Final = 11
 _TAKEN: Final = 16  # worker
 DONE: Final = 24  # worker; behind it: where it ran, and whether it sleeps
 _WORKER_RAN: Final = 25
-_WORKER_SLEEPS: Final = 26
+WORKER_SLEEPS: Final = 26
 STATE: Final = 32  # worker
 _ENTRIES: Final = 64  # client; sequence, ring, model, numbers of inputs and outputs, their slots
 _ENTRY_WORDS: Final = 4 + 2 + SLOTS_LIMIT
-_STATUSES: Final = _ENTRIES + CAPACITY * _ENTRY_WORDS  # worker
-_WITHDRAWN: Final = _STATUSES + CAPACITY  # client; at the place of an entry its sequence, if it is withdrawn
+STATUSES: Final = _ENTRIES + CAPACITY * _ENTRY_WORDS  # worker
+_WITHDRAWN: Final = STATUSES + CAPACITY  # client; at the place of an entry its sequence, if it is withdrawn
 NBYTES: Final = 8 * (_WITHDRAWN + CAPACITY)
+#: The first word of the entry at each place, in words.
+HEADS: Final = tuple(range(_ENTRIES, STATUSES, _ENTRY_WORDS))
 _ENTRY: Final = Struct(f"@{_ENTRY_WORDS}Q")
 _SEQUENCE: Final = Struct("@Q")
 _HEAD: Final = 6
@@ -113,6 +122,8 @@ class SubmittingRing(Ring):
         super().__init__(number, buffer)
         #: The worker's sleep that was rung for last. A compiled end writes it too.
         self._rung = array("q", (0,))
+        #: By the sequence modulo `CAPACITY`, whose entry is at a place but for its sequence; 0 for one that is written once.
+        self.writers = [0] * CAPACITY
 
     @property
     def rung_address(self) -> int:
@@ -125,22 +136,18 @@ class SubmittingRing(Ring):
         sequence = words[SUBMITTED] + 1
         start = _ENTRIES + (sequence - 1) % CAPACITY * _ENTRY_WORDS
         fields = array("Q", (sequence, self.number, model, len(inputs), len(outputs), 0, *inputs, *outputs))
+        self.forget(sequence)
         words[start : start + len(fields)] = memoryview(fields)
         words[SUBMITTED] = sequence
         return sequence
 
-    def publish(self, sequence: int, fields: memoryview) -> None:
-        """Publish the next entry, of which the words from the third on are prepared. The caller leaves room, and rings."""
-        words = self._words
-        fields[0] = sequence
-        fields[1] = self.number
-        start = _ENTRIES + (sequence - 1) % CAPACITY * _ENTRY_WORDS
-        words[start : start + len(fields)] = fields
-        words[SUBMITTED] = sequence
+    def forget(self, sequence: int) -> None:
+        """Note that another entry is written at a place."""
+        self.writers[sequence % CAPACITY] = 0
 
     def must_ring(self) -> int:
         """Return the number of the worker's sleep that must be ended, 0 for none. Call it after the append, and a `fence`."""
-        sleep: int = self._words[_WORKER_SLEEPS]
+        sleep: int = self._words[WORKER_SLEEPS]
         return sleep if sleep != self._rung[0] else 0
 
     def note_rung(self, sleep: int) -> None:
@@ -149,7 +156,7 @@ class SubmittingRing(Ring):
 
     def status(self, sequence: int) -> int:
         """Return how an entry ended that is `done`."""
-        return self._words[_STATUSES + (sequence - 1) % CAPACITY]
+        return self._words[STATUSES + (sequence - 1) % CAPACITY]
 
     def withdraw(self, sequence: int) -> bool:
         """Withdraw an entry that is not `done`; return whether the worker will certainly not execute it.
@@ -185,8 +192,9 @@ class ServingRing(Ring):
 
     def __init__(self, number: int, buffer: Any) -> None:
         super().__init__(number, buffer)
-        #: Entries that are done, sleeps, and the client's sleep that was rung for last. A compiled loop counts here too.
-        self._counts = array("q", (0, 0, 0))
+        #: Entries that are done, twice the sleeps, the client's sleep that was rung for last, and the count of deferred bells
+        #: that was seen last. A compiled loop counts here too.
+        self._counts = array("q", (0, 0, 0, 0))
 
     @property
     def counts_address(self) -> int:
@@ -251,7 +259,7 @@ class ServingRing(Ring):
         """Publish how the entry that was taken last has ended. The caller rings if `must_ring`."""
         words = self._words
         count = self._counts[0] = self._counts[0] + 1
-        words[_STATUSES + (count - 1) % CAPACITY] = status
+        words[STATUSES + (count - 1) % CAPACITY] = status
         words[_TAKEN] = words[DONE] = count
 
     def must_ring(self) -> bool:
@@ -265,14 +273,14 @@ class ServingRing(Ring):
 
     def sleep(self) -> bool:
         """Ask for a bell at the next entry; False if there is one already. Call `awake` afterwards."""
-        self._counts[1] += 1
-        self._words[_WORKER_SLEEPS] = self._counts[1]
+        self._counts[1] += 2
+        self._words[WORKER_SLEEPS] = self._counts[1]
         fence()
         return self._words[SUBMITTED] == self._count
 
     def awake(self) -> None:
         """Ask for no bell."""
-        self._words[_WORKER_SLEEPS] = 0
+        self._words[WORKER_SLEEPS] = 0
 
     def note_processor(self, processor: int) -> None:
         """Publish where this side runs, as `client_ran`."""

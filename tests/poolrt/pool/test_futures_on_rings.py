@@ -208,7 +208,7 @@ def test_an_interrupt_of_a_wait_leaves_futures_and_maps_that_work(own_pool: pool
     rings = own_pool._session.link.client.rings._rings
 
     def interrupt() -> None:
-        wait_until(lambda: any(ring._leading for ring in rings.values()), "the thread waits for a worker")
+        wait_until(lambda: any(ring.leading for ring in rings.values()), "the thread waits for a worker")
         time.sleep(0.03)  # not while it looks for messages, which may end the connection
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
@@ -308,7 +308,9 @@ def test_results_are_right_while_workers_are_killed_at_random_with_many_in_fligh
         assert pool.stats()["workers_lost"] >= 5
         # The books agree with a count from outside: each run was executed, and what is in use is what is kept.
         assert not pool._session.open_futures._futures
-        assert not any(len(ring) for ring in pool._session.link.client.rings._rings.values())
+        for ring in pool._session.link.client.rings._rings.values():
+            ring.look()
+            assert not ring.under_way
         memory = pool._session.memory
         wait_until(
             lambda: pool.stats()["arena"]["used"] <= memory._kept._nbytes + memory._kept_outputs._nbytes + 64 * 1024,

@@ -177,7 +177,7 @@ def test_slots_of_an_interrupted_run_are_used_again_only_when_it_has_ended(own_p
         model.run(x=x)
     for pid in pids:
         os.kill(pid, signal.SIGSTOP)
-    (used,) = (ring for ring in _rings(own_pool) if len(ring))
+    (used,) = (ring for ring in _rings(own_pool) if ring.under_way)
     (entry,) = used.under_way
     assert isinstance(entry, RingEntry)
     assert entry.status == 0
@@ -189,7 +189,7 @@ def test_slots_of_an_interrupted_run_are_used_again_only_when_it_has_ended(own_p
     wait_until(lambda: used._ring.done == used._ring.submitted, "the worker ends it")
     used.look()
     assert entry.status > 0
-    assert not len(used)
+    assert not used.under_way
     assert set(entry.outputs) <= {*memory.take_outputs([x.nbytes] * 4)}
 
 
@@ -202,7 +202,7 @@ def test_an_interrupted_run_that_no_worker_has_begun_never_begins(own_pool: pool
         os.kill(pid, signal.SIGSTOP)
     with _interrupted_when(lambda: _entries(own_pool) > before):
         _run(model)
-    assert not any(len(ring) for ring in _rings(own_pool))
+    assert not any(ring.under_way for ring in _rings(own_pool))
     (used,) = (ring for ring in _rings(own_pool) if ring._ring.done < ring._ring.submitted)
     assert sum(ring._ring.taken for ring in _rings(own_pool)) == runs
     for pid in pids:

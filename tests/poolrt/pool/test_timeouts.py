@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -63,3 +64,96 @@ def test_an_input_may_be_named_timeout(own_pool: poolrt.Pool) -> None:
     graph.output("y", graph.eltwise(graph.input("timeout", (4, 8)), "relu"))
     model = own_pool.load(graph)
     assert model.run(timeout=_X)["y"].sum() == 32
+    assert model.submit(timeout=_X).result(60)["y"].sum() == 32
+    assert [outputs["y"].sum() for outputs in model.map([{"timeout": _X}])] == [32]
+
+
+@pytest.mark.parametrize("before", [0, 8], ids=["messages", "ring"])
+def test_a_future_gets_its_timeout_though_no_thread_waits_and_the_others_get_results(
+    own_pool: poolrt.Pool, before: int
+) -> None:
+    model = own_pool.load(relu_graph())
+    for _ in range(before):
+        model.run(x=_X)
+    (worker,) = workers_of(own_pool)
+    ended: list[float] = []
+    os.kill(worker, signal.SIGSTOP)
+    try:
+        begin = time.monotonic()
+        timed = [model.submit(x=_X, timeout=0.1 * number) for number in (3, 1, 2)]
+        others = [model.submit(x=number * _X) for number in range(3)]
+        timed[1].add_done_callback(lambda future: ended.append(time.monotonic() - begin))
+        wait_until(lambda: all(future._state == "FINISHED" for future in timed), "all are over")
+        assert 0.1 <= ended[0] < 5
+        for future, number in zip(timed, (3, 1, 2), strict=True):
+            with pytest.raises(TimeoutError, match=f"a run of model relu has not ended within 0.{number} s"):
+                future.result()
+    finally:
+        os.kill(worker, signal.SIGCONT)
+    assert [future.result(60)["y"].sum() for future in others] == [0, 32, 64]
+    assert [model.submit(x=_X, timeout=60).result()["y"].sum() for _ in range(3)] == [32] * 3
+
+
+@pytest.mark.parametrize("before", [0, 8], ids=["messages", "ring"])
+def test_a_map_ends_with_a_timeout_and_leaves_nothing_in_flight(own_pool: poolrt.Pool, before: int) -> None:
+    model = own_pool.load(relu_graph())
+    for _ in range(before):
+        model.run(x=_X)
+    assert [outputs["y"].sum() for outputs in model.map([{"x": _X}] * 20, timeout=60)] == [32] * 20
+    (worker,) = workers_of(own_pool)
+    os.kill(worker, signal.SIGSTOP)
+    try:
+        begin = time.monotonic()
+        with pytest.raises(TimeoutError, match=r"a run of model relu has not ended within 0.05 s"):
+            list(model.map([{"x": _X}] * 20, timeout=0.05))
+        assert time.monotonic() - begin < 5
+    finally:
+        os.kill(worker, signal.SIGCONT)
+    assert model.run(x=2 * _X)["y"].sum() == 64
+    with pytest.raises(TypeError, match="timeout must be a number of seconds, got str"):
+        model.map([{"x": _X}], timeout="soon")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("size", [64, 512], ids=["prepared", "not prepared"])
+@pytest.mark.parametrize("what", ["submit", "map"])
+def test_a_worker_that_has_begun_a_run_whose_time_is_over_is_replaced(
+    settings: dict[str, Any], what: str, size: int
+) -> None:
+    graph = poolrt.Graph("long")
+    x = graph.input("x", (size, size))
+    for _ in range(2000):
+        x = graph.eltwise(x, "tanh")
+    graph.output("y", x)
+    given = np.zeros((size, size), np.float32)
+    with poolrt.Pool(workers=1, threads=1, **settings) as pool:
+        model = pool.load(graph)
+        for _ in range(8):
+            model.run(x=given)
+        (worker,) = workers_of(pool)
+        rings = pool._session.client.rings
+        taken = sum(ring._ring.taken for ring in rings._all)
+
+        def stop() -> None:
+            wait_until(lambda: sum(ring._ring.taken for ring in rings._all) > taken, "it has begun")
+            os.kill(worker, signal.SIGSTOP)
+
+        stopping = threading.Thread(target=stop)
+        stopping.start()
+        with pytest.raises(TimeoutError, match="a run of model long has not ended within 1 s"):
+            if what == "submit":
+                futures = [model.submit(x=given, timeout=1) for _ in range(10)]
+                [future.result() for future in futures]
+            else:
+                list(model.map([{"x": given}] * 200, timeout=1))
+        stopping.join(60)
+        wait_until(lambda: workers_of(pool, [worker]) != [], "the worker is replaced", 60)
+        assert (model.run(x=given)["y"] == 0).all()
+
+
+def test_futures_with_distant_deadlines_are_dropped_when_they_are_done(own_pool: poolrt.Pool) -> None:
+    model = own_pool.load(relu_graph())
+    for _ in range(8):
+        model.run(x=_X)
+    for _ in range(1000):
+        assert model.submit(x=_X, timeout=3600).result()["y"].sum() == 32
+    assert len(own_pool._session.deadlines._watched) < 600

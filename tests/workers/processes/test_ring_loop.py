@@ -7,7 +7,8 @@ import os
 import random
 import socket
 import threading
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from typing import Any, Final
 
@@ -18,10 +19,12 @@ from poolrt.workers.engines.object_loader import NativeKernel
 from poolrt.workers.ipc.channel import Channel
 from poolrt.workers.ipc.ring import (
     CAPACITY,
+    CLIENT_DEFERS,
     EXECUTED,
     FAILED,
     NBYTES,
     RETURNED,
+    WORKER_SLEEPS,
     MalformedRing,
     ServingRing,
     SubmittingRing,
@@ -294,6 +297,34 @@ def test_the_loop_sleeps_until_an_entry_or_a_message_comes(worker: _Worker) -> N
     assert worker.executed == [_MODEL]
 
 
+def test_the_loop_finds_entries_without_a_bell_for_some_time_after_a_client_has_deferred_bells(worker: _Worker) -> None:
+    """Each side says so before it relies on the other: in an even sleep the worker waits for the bell."""
+    worker.client.append(_MODEL, [0], [128])
+    worker.rings.serve()
+    words = worker.client.words
+    thread = threading.Thread(target=worker.rings.wait)
+    thread.start()
+    for _ in range(5):
+        _wait_until(lambda: words[WORKER_SLEEPS] and not words[WORKER_SLEEPS] % 2)  # it looks no more
+        words[CLIENT_DEFERS] += 1
+        worker.client.append(_MODEL, [0], [128])
+        worker.client.note_rung(worker.client.must_ring())
+        worker.bell.send(b"\0")
+        _wait_until(lambda: worker.client.done == worker.client.submitted and words[WORKER_SLEEPS] % 2)
+        worker.client.append(_MODEL, [0], [128])
+        _wait_until(lambda: worker.client.done == worker.client.submitted)
+    worker.coordinator.send([1])
+    thread.join(20)
+    assert not thread.is_alive()
+
+
+def _wait_until(holds: Callable[[], object]) -> None:
+    until = time.monotonic() + 20
+    while not holds():
+        assert time.monotonic() < until
+        time.sleep(0.0001)
+
+
 def test_the_loop_returns_for_a_client_that_has_left(worker: _Worker) -> None:
     thread = threading.Thread(target=lambda: [worker.rings.wait() for _ in range(2)])
     thread.start()
@@ -334,7 +365,17 @@ def _word(name: str) -> int:
 def test_the_words_of_a_ring_are_the_same_for_python_and_the_loop() -> None:
     from poolrt.workers.ipc import ring
 
-    for name in ("SUBMITTED", "CLIENT_RAN", "CLIENT_SLEEPS", "TAKEN", "DONE", "WORKER_RAN", "WORKER_SLEEPS", "STATE"):
+    for name in (
+        "SUBMITTED",
+        "CLIENT_RAN",
+        "CLIENT_SLEEPS",
+        "CLIENT_DEFERS",
+        "TAKEN",
+        "DONE",
+        "WORKER_RAN",
+        "WORKER_SLEEPS",
+        "STATE",
+    ):
         assert 8 * _word(name) == getattr(ring_words, name), name
     for name in ("ENTRIES", "STATUSES", "WITHDRAWN"):
         assert 8 * _word(name) == getattr(ring_words, name), name

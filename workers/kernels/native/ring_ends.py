@@ -27,6 +27,7 @@ from .ring_words import (
     BENCH_ARENA,
     BENCH_COUNT,
     BENCH_FAILURE,
+    BENCH_LOOKS,
     BENCH_NBYTES,
     BENCH_PLACE,
     BENCH_PLACES,
@@ -38,10 +39,12 @@ from .ring_words import (
     BENCH_WATCHED,
     BENCH_WATCHED_COUNT,
     CAPACITY,
+    CLIENT_DEFERS,
     CLIENT_RAN,
     CLIENT_SLEEPS,
     CLOSED,
     COUNT,
+    DEFERRED,
     DONE,
     ENDED,
     ENTRIES,
@@ -96,6 +99,9 @@ _LOOKS: Final = 16
 _LOOK_TICKS: Final = 150_000
 #: Returns to Python, which looks for signals, after so many ticks with entries: some tenths of a second.
 _SIGNAL_TICKS: Final = 500_000_000
+#: Milliseconds after which the loop looks for entries by itself while a client defers bells, and how often it does.
+_DEFERRED_MS: Final = 1
+_DEFERRED_LOOKS: Final = 16
 #: Bytes of bells that one call receives.
 _BELLS: Final = 128
 #: A region's record: its kernel, the addresses of its tasks' packed arguments, their number; and its bytes.
@@ -250,16 +256,28 @@ def _spin(bench: int, room: int) -> bool:
             return False
 
 
-def _ask(bench: int) -> bool:
-    """Ask all clients for a bell at the next entry; return whether there is none yet."""
+def _note_deferred(bench: int) -> bool:
+    """Return whether a client has deferred bells since the last call."""
+    found = False
+    for index in range(iload(bench + BENCH_COUNT)):
+        place = iload(bench + BENCH_PLACES) + index * _PLACE_BYTES
+        deferred = atomic_load(iload(place + PLACE_RING) + CLIENT_DEFERS)
+        if deferred != iload(iload(place + PLACE_COUNTS) + DEFERRED):
+            atomic_store(iload(place + PLACE_COUNTS) + DEFERRED, deferred)
+            found = True
+    return found
+
+
+def _ask(bench: int, looks: int) -> bool:
+    """Ask all clients for a bell at the next entry, later if the loop ``looks`` again; return whether there is none yet."""
     idle = True
     for index in range(iload(bench + BENCH_COUNT)):
         place = iload(bench + BENCH_PLACES) + index * _PLACE_BYTES
         ring = iload(place + PLACE_RING)
         counts = iload(place + PLACE_COUNTS)
-        sleeps = iload(counts + SLEEPS) + 1
+        sleeps = iload(counts + SLEEPS) + 2
         atomic_store(counts + SLEEPS, sleeps)
-        atomic_store(ring + WORKER_SLEEPS, sleeps)
+        atomic_store(ring + WORKER_SLEEPS, sleeps + 1 if looks > 0 else sleeps)
         if atomic_load(ring + SUBMITTED) != iload(counts + COUNT):
             idle = False
     return idle
@@ -300,9 +318,13 @@ def _serve_all(bench: int, room: int) -> int:
         if iload(bench + BENCH_SPIN) != 0 and iload(bench + BENCH_SERVED) != 0 and _spin(bench, room):
             continue
         atomic_store(bench + BENCH_SERVED, 0)
+        looks = iload(bench + BENCH_LOOKS) - 1
+        if _note_deferred(bench):
+            looks = _DEFERRED_LOOKS
+        atomic_store(bench + BENCH_LOOKS, max(looks, 0))
         found = 0
-        if _ask(bench):
-            found = _ready(bench, -1)
+        if _ask(bench, looks):
+            found = _ready(bench, _DEFERRED_MS if looks > 0 else -1)
         _awake(bench)
         if iload(bench + BENCH_SPIN) != 0:
             _note(bench, read_processor(room) + 1)

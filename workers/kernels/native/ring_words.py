@@ -21,6 +21,7 @@ _WORD: Final = 8
 SUBMITTED: Final = _WORD * 8
 CLIENT_RAN: Final = _WORD * 9
 CLIENT_SLEEPS: Final = _WORD * 10
+CLIENT_DEFERS: Final = _WORD * 11
 TAKEN: Final = _WORD * 16
 DONE: Final = _WORD * 24
 WORKER_RAN: Final = _WORD * 25
@@ -37,7 +38,8 @@ RETURNED: Final = 2
 
 # A bench: where the arena is and its bytes; places and their number; descriptors as poll(2) takes them, and their number; the
 # longest spin in nanoseconds; whether the loop may sleep. Then what it leaves: the number of the place that an outcome is about,
-# of the region that failed there, what that region left, and the routine; whether it has served anything since it last slept.
+# of the region that failed there, what that region left, and the routine; whether it has served anything since it last slept; how
+# often it looks again by itself, because a client defers bells.
 (
     BENCH_ARENA,
     BENCH_NBYTES,
@@ -52,13 +54,15 @@ RETURNED: Final = 2
     BENCH_FAILURE,
     BENCH_ROUTINE,
     BENCH_SERVED,
-) = (_WORD * i for i in range(13))
-BENCH_WORDS: Final = 13
+    BENCH_LOOKS,
+) = (_WORD * i for i in range(14))
+BENCH_WORDS: Final = 14
 
-# A place. The counts are those of `ServingRing`, at an address: entries that are done, sleeps, and the sleep rung for last.
+# A place. The counts are those of `ServingRing`, at an address: entries that are done, twice the sleeps, the sleep rung for last,
+# and the count of deferred bells that was seen last.
 PLACE_RING, PLACE_NUMBER, PLACE_COUNTS, PLACE_BELL, PLACE_MODELS, PLACE_MODEL_COUNT = (_WORD * i for i in range(6))
 PLACE_WORDS: Final = 6
-COUNT, SLEEPS, RUNG = (_WORD * i for i in range(3))
+COUNT, SLEEPS, RUNG, DEFERRED = (_WORD * i for i in range(4))
 # A model of a place: its number and the address of its routine.
 MODEL_BYTES: Final = 2 * _WORD
 

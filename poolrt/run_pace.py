@@ -1,0 +1,120 @@
+"""The pace of runs that follow one another: which ring takes the next one, when its worker is woken, and how long a wait lasts.
+
+A wake-up costs as much as ten short runs. So runs that follow one another quickly are given to one worker in a *batch*, which is
+woken once for it, and the wait for one of them lasts until some more have ended. Whatever is slow, the source of inputs, the
+user of outputs or the runs, has each run begin at once, on the worker with the fewest.
+
+Guarantees: a run begins within some milliseconds if its worker is free, even if the source of the next one blocks.
+"""
+
+from __future__ import annotations
+
+from time import perf_counter_ns
+from typing import TYPE_CHECKING, Any, Final
+
+from poolrt.workers.ipc.ring import DONE, WORKER_SLEEPS
+
+from .prepared_places import FULL, REFUSED, PreparedPlaces
+from .ring_runs import GLANCE
+
+if TYPE_CHECKING:
+    from .loaded_model import LoadedModel
+    from .placed_runs import PlacedRun
+
+#: Runs of one batch, at most.
+BATCH: Final = 16
+#: Wake-ups between looks at the coordinator's messages.
+_GLANCE: Final = GLANCE // BATCH
+#: Runs between looks at the clock; nanoseconds from one to the next after which runs begin at once, and how many do.
+_CLOCK: Final = 4
+_GAP_NS: Final = 200_000
+_AT_ONCE: Final = 4
+#: Nanoseconds of a wait for each run that has ended, from which on runs are long, and how many of the next ones begin at once.
+_LONG_NS: Final = 100_000
+_LONG_AT_ONCE: Final = 64
+
+
+class RunPace:
+    """The pace of the runs of one model that are begun in turn, in batches of ``batch`` at most.
+
+    Threads that share it disturb nothing but the pace.
+    """
+
+    __slots__ = ("_at_once", "_batch", "_left", "_loaded", "_looked", "_unrung", "_woken", "places")
+
+    def __init__(self, batch: int) -> None:
+        self._batch = batch
+        #: Runs that begin at once from now on.
+        self._at_once = _AT_ONCE
+        #: The places of the present batch, for whose last runs no bell was rung, and how many more runs it gets.
+        self._unrung: PreparedPlaces | None = None
+        self._left = 0
+        #: How often a worker was woken.
+        self._woken = 0
+        self._loaded: LoadedModel | None = None
+        #: When some run was begun, or a wait ended.
+        self._looked = 0
+        #: The places of the run that was begun last.
+        self.places: PreparedPlaces | None = None
+
+    def put(self, inputs: Any, owner: Any, loaded: LoadedModel) -> int:
+        """Begin a run, as `PreparedPlaces.put`; its worker is woken now or later. `places` has its place."""
+        places, left = self._unrung, self._left
+        if not left % _CLOCK:
+            now = perf_counter_ns()
+            if now - self._looked > _GAP_NS:
+                self._at_once = max(self._at_once, _AT_ONCE)
+            self._looked = now
+        if places is None or self._loaded is not loaded:
+            self._loaded = loaded
+            prepared = loaded.prepared
+            places = self.places = None if prepared is None else prepared.find()
+            if places is None:
+                return REFUSED
+            left = self._batch
+            if not self._at_once:
+                places.defer()
+        sequence = places.put(inputs, owner, loaded)
+        if sequence <= 0:
+            prepared = loaded.prepared
+            if sequence == FULL and prepared is not None and (more := prepared.grow(places)) is not None:
+                self._unrung, self.places = more, more
+                return self.put(inputs, owner, loaded)
+            self.wake()
+            return sequence
+        self._unrung, self._left = places, left - 1
+        if self._at_once:
+            self._at_once -= 1
+            self.wake()
+        elif left <= 1:
+            self.wake()
+        elif (sleep := places.words[WORKER_SLEEPS]) and not sleep & 1:
+            # The lock that `put` has released is a barrier: the count was stored before this sleep was loaded.
+            places.ring.wake()  # it would not look again by itself
+            self._looked = perf_counter_ns()
+        return sequence
+
+    def wait(self, run: PlacedRun, loaded: LoadedModel, deadline: float | None = None) -> None:
+        """Wait until a run has ended, perhaps until some more have. Raises what `ClientRing.wait` raises."""
+        ring = run.ring
+        if ring is None:
+            return
+        ring.look()
+        if run.ended:
+            return
+        self.wake()
+        begin, before = perf_counter_ns(), ring.words[DONE]
+        ring.wait(run, loaded.client, deadline, 0 if self._at_once else self._batch)
+        self._looked = perf_counter_ns()
+        if self._looked - begin > _LONG_NS * max(1, ring.words[DONE] - before):
+            self._at_once = _LONG_AT_ONCE
+
+    def wake(self) -> None:
+        """Wake the worker that has runs for which it was not woken."""
+        places, self._unrung = self._unrung, None
+        if places is not None:
+            places.ring.wake()
+            self._looked = perf_counter_ns()
+            self._woken += 1
+            if not self._woken % _GLANCE:
+                places.client.glance()

@@ -1,0 +1,58 @@
+"""Models whose runs use prepared places of rings, for tests, and what these rings have."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import poolrt
+from poolrt.client_ring import ClientRing
+from poolrt.prepared_places import PreparedPlaces
+
+from .processes import relu_graph, wait_until
+
+#: An input of the model that `load` loads by default.
+X = np.arange(-16, 16, dtype=np.float32).reshape(4, 8)
+
+
+def rings_of(pool: poolrt.Pool) -> list[ClientRing]:
+    return [*pool._session.link.client.rings._rings.values()]
+
+
+def places_of(model: poolrt.Model) -> list[PreparedPlaces]:
+    """Return the prepared places of a model."""
+    prepared = model._loaded.prepared
+    return [] if prepared is None else [*prepared._places.values()]
+
+
+def crashing_graph() -> poolrt.Graph:
+    """Return a graph of the kernel `crashes`."""
+    graph = poolrt.Graph("fragile")
+    kernel = poolrt.NativeKernel.compile(crashes, "void(f4[::1], f4[::1])")
+    graph.output("y", graph.call(kernel, [graph.input("x", (1,))], [((1,), "float32")], name="mine"))
+    return graph
+
+
+def crashes(x: Any, y: Any) -> None:
+    """Write far beyond the output if the input is negative."""
+    y[0] = x[0]
+    if x[0] < 0:
+        y[1 << 44] = 1
+    if x[0] > 1:
+        raise ValueError("large")
+
+
+def load(pool: poolrt.Pool, graph: poolrt.Graph | None = None, workers: int = 2, **inputs: Any) -> poolrt.Model:
+    """Return a model whose runs are prepared on all workers."""
+    model = pool.load(relu_graph() if graph is None else graph, progress=False)
+    inputs = inputs or {"x": X}
+
+    def is_prepared() -> bool:
+        model.run(**inputs)
+        rings = rings_of(pool)
+        ready = [ring._end is not None and model._loaded.number in ring.models for ring in rings]
+        return ready == [True] * workers and len(places_of(model)) > 0
+
+    wait_until(is_prepared, "runs are prepared")
+    return model
