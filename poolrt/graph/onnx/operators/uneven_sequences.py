@@ -71,11 +71,11 @@ def run_uneven(call: NodeCall, operator: _Operator, recurs: str) -> tuple[Operan
         )
         results = operator(inner)
         whole = m.squeeze(_present(call, results, 0), (1,))
-        last = ends.last(whole, states[0])
+        last = ends.last(whole)
         whole = ends.cut(whole)
         found.append([m.unsqueeze(ends.turn(whole) if is_backwards else whole, (1,)), last])
         if recurs == "lstm":
-            found[-1].append(_present(call, results, 2))
+            found[-1].append(ends.of_some(_present(call, results, 2)))
     joined = [m.concat(list(parts), 1 if place == 0 else 0) for place, parts in enumerate(zip(*found, strict=True))]
     if turned:
         return (m.transpose(joined[0], (2, 0, 1, 3)), *(m.transpose(state, (1, 0, 2)) for state in joined[1:]))
@@ -125,13 +125,16 @@ class _Ends:
         """Return zeros behind the ends."""
         return self._math.select(self.is_inside, x, self._math.number(0, x))
 
-    def last(self, x: Operand, initial: Operand | None) -> Operand:
-        """Return the last element of each sequence, the initial one of a sequence without elements."""
+    def last(self, x: Operand) -> Operand:
+        """Return the last element of each sequence."""
         m, sizes = self._math, list(shape_of(x))
         sizes[self._axis] = 1
-        found = m.gather_elements(x, m.expand(self._last, sizes), self._axis)
-        has_some = m.binary(self._lengths, np.asarray(0, np.int64), "gt")
-        return m.select(has_some, found, m.number(0, x) if initial is None else initial)
+        return self.of_some(m.gather_elements(x, m.expand(self._last, sizes), self._axis))
+
+    def of_some(self, state: Operand) -> Operand:
+        """Return a state with zeros for sequences without elements, as in ONNX Runtime."""
+        m = self._math
+        return m.select(m.binary(self._lengths, np.asarray(0, np.int64), "gt"), state, m.number(0, state))
 
 
 def _with_kept_cells(
