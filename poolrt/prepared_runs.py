@@ -57,10 +57,13 @@ class PreparedRuns:
         Raises TimeoutError after the deadline.
         """
         client = self.client
-        places = self.find()
+        ring = None if client.closed else client.rings.find(self.number)
+        if ring is None:
+            return None
+        places = self._places.get(ring) or self._make(ring, _FIRST)
         if places is None:
             return None
-        run, ring = PlacedRun(), places.ring
+        run = PlacedRun()
         try:
             sequence = places.put(inputs, run, loaded, run if deadline is None else None)
             if sequence <= 0:
@@ -74,15 +77,19 @@ class PreparedRuns:
                     ring.leading = run.leads = False
                     ring.call_follower()
             runs = run.runs
-            if runs is None or not runs.status_of(sequence):
+            status = runs.status_of(sequence) if runs is not None else 0
+            if not status:
                 ring.wake()
                 ring.wait(run, client, deadline)
+                status = run.status
             if not sequence % GLANCE:
                 client.glance()
-            if runs is None or runs.status_of(sequence) != EXECUTED:
+            if status != EXECUTED:
                 return run
             outputs = places.copy(sequence)
-            run.release()
+            places.free(sequence)
+            if runs is not None and runs.counted:
+                run.release()
             return outputs
         except BaseException as error:
             if run.leads:

@@ -8,8 +8,8 @@ A side that sleeps says so in its own words, so the other one rings its bell onl
 that the worker has not begun: each side writes its word first, then reads the other's, so one of them sees the other.
 
 A client that publishes many entries may *defer* the bell: it counts that in `CLIENT_DEFERS`. A worker that sees another count
-looks again by itself after a millisecond, for some time. The number of such a sleep is odd, of any other sleep even. The bell may
-be deferred in an odd one only.
+looks again by itself after some milliseconds, several times. The number of such a sleep is odd, of any other sleep even. The bell
+may be deferred in an odd one only.
 
 Guarantees: no content of the memory makes a worker raise anything but `MalformedRing`; an entry is copied before it is
 checked. Limitation: a count is published by an aligned store of 8 bytes, which other cores see in order on x86-64 only.

@@ -99,9 +99,10 @@ _LOOKS: Final = 16
 _LOOK_TICKS: Final = 150_000
 #: Returns to Python, which looks for signals, after so many ticks with entries: some tenths of a second.
 _SIGNAL_TICKS: Final = 500_000_000
-#: Milliseconds after which the loop looks for entries by itself while a client defers bells, and how often it does.
-_DEFERRED_MS: Final = 1
-_DEFERRED_LOOKS: Final = 16
+#: Milliseconds after which the loop looks for entries by itself while a client defers bells, and how often it does. A timer of
+#: less than the kernel's tick, 4 ms, costs each sleep some 17 us where a hypervisor sets it.
+_DEFERRED_MS: Final = 4
+_DEFERRED_LOOKS: Final = 8
 #: Bytes of bells that one call receives.
 _BELLS: Final = 128
 #: A region's record: its kernel, the addresses of its tasks' packed arguments, their number; and its bytes.
