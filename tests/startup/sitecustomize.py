@@ -2,7 +2,8 @@
 
 Python imports this module when it starts, because tests put this folder into PYTHONPATH. It imports nothing of poolrt: it
 acts when a program imports one of two modules. A fork server of creators does not import the compiler in advance, since its
-creators rarely need it; `test_creation_errors.py` and `test_make_run.py` have those that do.
+creators rarely need it; `test_creation_errors.py` and `test_make_run.py` have those that do. With the variable
+INSTRUCTIONS_OF_TESTS, processes have the instructions that it names, and two more modules are changed.
 
 Tests start thousands of processes: this module imports nothing that Python has not imported before it, which took 25 ms in
 each.
@@ -21,15 +22,19 @@ if TYPE_CHECKING:
 
 _CREATION = "poolrt.workers.primitives.creation"
 _WARM_UP = "poolrt.workers.kernels.native.warm_up"
+_ISA = "poolrt.workers.engines.isa"
+_NUMBA = "poolrt.workers.kernels.native.compiler.numba_codegen"
+#: The variable that names the instructions that the host is to have for all tests, if not its own.
+_INSTRUCTIONS = "INSTRUCTIONS_OF_TESTS"
 
 
 class _Finder:
-    """Finds the two modules, and no other."""
+    """Finds these modules, and no other."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None, /
     ) -> ModuleSpec | None:
-        if fullname not in (_CREATION, _WARM_UP):
+        if fullname not in (_CREATION, _WARM_UP, *((_ISA, _NUMBA) if os.environ.get(_INSTRUCTIONS) else ())):
             return None
         from importlib.machinery import PathFinder
         from importlib.util import module_from_spec, spec_from_file_location
@@ -44,9 +49,18 @@ class _Finder:
         own.loader.exec_module(loaders)
         spec = PathFinder.find_spec(fullname, path)
         if spec is not None and spec.loader is not None:
-            spec.loader = loaders.SharingLoader(spec.loader) if fullname == _CREATION else loaders.ColdLoader()
+            made = {
+                _CREATION: loaders.SharingLoader,
+                _WARM_UP: loaders.ColdLoader,
+                _ISA: loaders.PretendingLoader,
+                _NUMBA: loaders.NumbaLoader,
+            }[fullname]
+            spec.loader = made(spec.loader)
         return spec
 
 
-if os.environ.get("KERNELS_OF_TESTS"):
+if os.environ.get(_INSTRUCTIONS):
+    # Where the compiler for instructions that the host lacks is.
+    sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+if os.environ.get("KERNELS_OF_TESTS") or os.environ.get(_INSTRUCTIONS):
     sys.meta_path.insert(0, _Finder())

@@ -17,7 +17,7 @@ Compiler = Callable[[KernelSpec, Target], bytes]
 
 def host_lacks(target: Target) -> bool:
     """Return whether this host cannot run code for a target of its engine kind."""
-    return target.engine_kind == "cpu" and not {*target.instructions.split("+")} <= {*_had(target.instructions)}
+    return target.engine_kind == "cpu" and not {*target.instructions.split("+")} <= {*had(target.instructions)}
 
 
 def for_this_host(compile_kernel: Compiler) -> Compiler:
@@ -47,12 +47,18 @@ def _compile(name: str, code: str, instructions: str) -> bytes:
 
     from .emulated_instructions import emulated
 
-    return compile_code(name, emulated(code, cpu_flags()), "+".join(_had(instructions)))
+    return compile_code(name, emulated(code, real_flags()), "+".join(had(instructions)))
 
 
-def _had(instructions: str) -> list[str]:
+def had(instructions: str) -> list[str]:
     """Return the level and the extensions among these instructions that this host has."""
     level, *extensions = instructions.split("+")
-    order, flags = list(ISA_LEVELS), cpu_flags()
+    order, flags = list(ISA_LEVELS), real_flags()
     had = min(level, host_isa(flags), key=order.index)
     return [had, *(name for name in extensions if name in EXTENSIONS and name in flags and had == order[-1])]
+
+
+def real_flags() -> frozenset[str]:
+    """Return the features of this host, not those that it has in tests with the variable INSTRUCTIONS_OF_TESTS."""
+    found: frozenset[str] = getattr(cpu_flags, "of_this_host", cpu_flags)()
+    return found

@@ -11,9 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from poolrt.workers.engines.isa import cpu_flags
 from poolrt.workers.engines.object_loader import load_object
-from poolrt.workers.engines.target import cpu_target, host_isa
 from poolrt.workers.kernels.native import bfloat_product, vec
 from poolrt.workers.kernels.native.compiler import types
 from poolrt.workers.kernels.native.compiler.codegen import compile_code, lower_function
@@ -22,6 +20,7 @@ from tests.references import numpy_type
 from tests.workers.levels import EVERYTHING
 
 from .emulated_instructions import emulated
+from .lacking_instructions import had, real_flags
 
 Array = NDArray[Any]
 INT = types.int64
@@ -58,9 +57,10 @@ def computed(
             compute(first + at, second + at, third + at, to + at)
 
     code = lower_function(name, kernel, types.void(*[INT] * 6), EVERYTHING)
-    binaries = [compile_code(name, emulated(code, frozenset()), host_isa())]
-    if flag in cpu_flags():
-        binaries.append(compile_code(name, code, cpu_target().instructions))
+    level, *extensions = had(EVERYTHING)
+    binaries = [compile_code(name, emulated(code, frozenset()), level)]
+    if flag in real_flags():
+        binaries.append(compile_code(name, code, "+".join((level, *extensions))))
     arrays = [array for _, array in given]
     rows = len(arrays[0])
     found = np.zeros((len(binaries), rows, 64 // np.dtype(dtype).itemsize), dtype)
@@ -156,4 +156,4 @@ def test_pairs_of_bf16_are_added_by_fused_steps_without_denormal_numbers() -> No
 def test_an_instruction_without_a_function_is_refused_with_its_name() -> None:
     code = 'declare void @"llvm.x86.avx512.conflict.d.512"()\n'
     with pytest.raises(NotImplementedError, match=r"llvm\.x86\.avx512\.conflict\.d\.512"):
-        emulated(code, cpu_flags())
+        emulated(code, real_flags())
