@@ -69,6 +69,7 @@ class LoadedModel:
         if not busy:
             self._unload()
         futures.want_all()
+        self.pace = None  # it refers to places
         if self.prepared is not None:
             self.prepared.close()
 

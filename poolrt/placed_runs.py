@@ -98,6 +98,8 @@ class PlacedRuns:
             self.status = status
             if self.places.runs is self:
                 self.places.runs = None  # no cycle keeps the slots
+            if self.places.ring.newest is self:
+                self.places.ring.newest = None  # nor does the ring
             self.leave_ring()
         for gate in self.gates:
             if gate.locked():

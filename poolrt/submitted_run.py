@@ -40,6 +40,7 @@ class FuturePace(RunPace):
         future: PoolFuture[dict[str, NDArray[Any]]] = PoolFuture()
         try:
             sequence = self.put(inputs, run, loaded)
+            self.places = None  # of a ring that may be lost
             if sequence <= 0:
                 return None
             run.sequence = sequence
