@@ -40,7 +40,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
         place / "missing.onnx",
         helper.make_node("StringNormalizer", ["x"], ["a"], name="strange", equation="ab->ba"),
         helper.make_node("Relu", ["a"], ["b"]),
-        helper.make_node("SequenceErase", ["b"], ["c"]),
+        helper.make_node("StringConcat", ["b", "b"], ["c"]),
         helper.make_node("StringNormalizer", ["c"], ["d"], equation="ab->ba"),
         text,
         helper.make_node("FusedX", ["d"], ["y"], domain="com.example"),
@@ -127,7 +127,7 @@ def test_a_model_of_unknown_bytes_is_named_with_the_reason(capsys: pytest.Captur
 def test_check_and_run_name_all_missing_operators_at_once(capsys: pytest.CaptureFixture[str]) -> None:
     expected = (
         "poolrt: missing.onnx: node 'strange' (StringNormalizer, opset 17): poolrt has no such operator; 3 operators are "
-        "missing: StringNormalizer (2 nodes), SequenceErase (1 node), com.example.FusedX (1 node); Cast (1 node): data type 8 "
+        "missing: StringNormalizer (2 nodes), StringConcat (1 node), com.example.FusedX (1 node); Cast (1 node): data type 8 "
         "is not supported; "
         f"{_LISTS}\n"
     )
@@ -139,7 +139,7 @@ def test_check_and_run_name_all_missing_operators_at_once(capsys: pytest.Capture
     uses = [(use["operator"], use["count"], use["node"], use["missing"]) for use in found["unsupported"]]
     assert uses == [
         ("StringNormalizer", 2, "strange", True),
-        ("SequenceErase", 1, "c", True),
+        ("StringConcat", 1, "c", True),
         ("Cast", 1, "text", False),
         ("com.example.FusedX", 1, "y", True),
     ]

@@ -270,21 +270,14 @@ class WorkerRings:
         fields = ring.copy_next()
         if fields is None:
             return
-        found = attached.checked.get(fields[_SEQUENCE_BYTES:])
-        if found is None:
-            entry = ring.parse(fields)
-            self._check(attached, entry)
-            base = self._arena.address
-            found = entry.model, [base + each for each in entry.inputs], [base + each for each in entry.outputs]
-            if len(attached.checked) >= _CHECKED:
-                attached.checked.clear()
-            attached.checked[fields[_SEQUENCE_BYTES:]] = found
         self._served = True
         if self._spin:
             ring.note_processor(self._spin.here())
         if not ring.begin():
+            # Not checked: its client may have unloaded its model since.
             ring.complete(RETURNED)
         else:
+            found = self._checked(attached, fields)
             try:
                 self._execute(*found)
             except Exception as error:  # noqa: BLE001 - the client gets the error
@@ -295,6 +288,19 @@ class WorkerRings:
                 self._is_stale = True  # this was its first execution
         if ring.must_ring():
             attached.wake()
+
+    def _checked(self, attached: _Attached, fields: bytes) -> tuple[int, list[int], list[int]]:
+        """Return model and addresses of an entry that `copy_next` has returned. Raises MalformedRing."""
+        found = attached.checked.get(fields[_SEQUENCE_BYTES:])
+        if found is None:
+            entry = attached.ring.parse(fields)
+            self._check(attached, entry)
+            base = self._arena.address
+            found = entry.model, [base + each for each in entry.inputs], [base + each for each in entry.outputs]
+            if len(attached.checked) >= _CHECKED:
+                attached.checked.clear()
+            attached.checked[fields[_SEQUENCE_BYTES:]] = found
+        return found
 
     def _check(self, attached: _Attached, entry: Entry) -> None:
         """Raise MalformedRing unless an entry names a model and slots that are large enough for it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import threading
@@ -90,6 +91,18 @@ def test_map_reads_no_further_ahead_than_it_may_and_leaves_nothing_when_it_is_cl
         mapped.close()  # type: ignore[attr-defined]
         np.testing.assert_array_equal(model.run(x=X)["y"], np.maximum(X, 0))
         wait_until(lambda: not any(map(_under_way, rings_of(pool))), "nothing is under way")
+
+
+def test_a_model_may_be_unloaded_before_a_worker_meets_its_withdrawn_runs(pool: poolrt.Pool) -> None:
+    for _ in range(20):
+        model = load(pool)
+        mapped = model.map(({"x": X} for _ in itertools.count()), 64)
+        for _ in range(40):
+            next(mapped)
+        mapped.close()  # type: ignore[attr-defined]
+        model.close()
+    assert pool.stats()["workers_lost"] == 0
+    np.testing.assert_array_equal(load(pool).run(x=X)["y"], np.maximum(X, 0))
 
 
 def _under_way(ring: ClientRing) -> int:
