@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Callable
 from contextlib import closing
 from typing import Any, Final
@@ -37,7 +38,12 @@ def check(executor: Executor, a: Any, b: Any) -> Array:
 
 
 def drawn(shape: tuple[int, int] = ROWS) -> Array:
-    return np.random.default_rng().standard_normal(shape, np.float32)
+    """Return random numbers in memory that does not end where a page does, which takes the long path."""
+    room = np.empty(3 * mmap.PAGESIZE, np.uint8)
+    begin = -room.ctypes.data % mmap.PAGESIZE
+    found: Array = room[begin : begin + 4 * shape[0] * shape[1]].view(np.float32).reshape(shape)
+    found[...] = np.random.default_rng().standard_normal(shape, np.float32)
+    return found
 
 
 def is_repeated(executor: Executor, a: Any, b: Any) -> bool:
