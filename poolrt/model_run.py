@@ -293,8 +293,8 @@ class ModelRun:
         from concurrent.futures import InvalidStateError
 
         error = None if self._model is None else self._model._timed_out(limit_s)
+        self._future = None  # first: the coordinator may answer at once that the caller has gone
         self.abandon(timed_out=True)
-        self._future = None
         if error is not None:
             try:
                 future.note_begun()

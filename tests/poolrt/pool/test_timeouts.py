@@ -94,6 +94,29 @@ def test_a_future_gets_its_timeout_though_no_thread_waits_and_the_others_get_res
     assert [model.submit(x=_X, timeout=60).result()["y"].sum() for _ in range(3)] == [32] * 3
 
 
+def test_a_timeout_is_no_refusal_though_the_coordinator_answers_before_the_future_is_done(
+    own_pool: poolrt.Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = own_pool.load(relu_graph())
+    client = own_pool._session.link.client
+    send = client.send_nowait
+
+    def send_slowly(message: list[Any]) -> None:
+        send(message)
+        time.sleep(0.3)
+
+    monkeypatch.setattr(client, "send_nowait", send_slowly)
+    (worker,) = workers_of(own_pool)
+    os.kill(worker, signal.SIGSTOP)
+    try:
+        futures = [model.submit(x=_X, timeout=0.1) for _ in range(3)]
+        for future in futures:
+            with pytest.raises(TimeoutError, match="a run of model relu has not ended within 0.1 s"):
+                future.result(30)
+    finally:
+        os.kill(worker, signal.SIGCONT)
+
+
 @pytest.mark.parametrize("before", [0, 8], ids=["messages", "ring"])
 def test_a_map_ends_with_a_timeout_and_leaves_nothing_in_flight(own_pool: poolrt.Pool, before: int) -> None:
     model = own_pool.load(relu_graph())
