@@ -19,12 +19,16 @@ from .levels import LEVELS, WITH_ALL_INSTRUCTIONS, target_of
 from .native_runner import NativeRunner
 from .verbose.lines import ReadLines, parsed
 
+#: Levels with instructions that not every host has which runs tests.
+_BEYOND = (LEVELS[-1], "+", str(WITH_ALL_INSTRUCTIONS))
+
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run one case in five on native kernels, on one ISA level, and each on one kind of engine; the thorough tier runs all.
 
-    Levels and engines change from case to case. `support.test_cells` has each implementation of each operation by default,
+    Levels and engines change from case to case. Of cases whose instructions this host lacks, one in three is run: they take longer.
+    `support.test_cells` has each implementation of each operation by default,
     and computes one row of its table in five with all instructions that kernels use, too.
     """
     others = [each for each in (*LEVELS, "+") if each != host_isa()]
@@ -42,7 +46,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             kind = "+" if name == "instructions" and "+" in str(value) else value
             if kind is not None and kind in values:
                 number = crc32(item.nodeid.replace(str(value), "").encode())
-                if values[number % len(values)] != kind or ("case" in parameters and name == "isa" and number // 8 % 5):
+                is_emulated = str(kind) in _BEYOND and host_isa() not in _BEYOND
+                if (
+                    values[number % len(values)] != kind
+                    or ("case" in parameters and name == "isa" and number // 8 % 5)
+                    or (is_emulated and number // 64 % 3)
+                ):
                     item.add_marker(pytest.mark.slow)
 
 
