@@ -27,7 +27,7 @@ _BEYOND = (LEVELS[-1], "+", str(WITH_ALL_INSTRUCTIONS))
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run one case in five on native kernels, on one ISA level, and each on one kind of engine; the thorough tier runs all.
 
-    Levels and engines change from case to case. Of cases whose instructions this host lacks, one in three is run: they take longer.
+    Levels and engines change from case to case. Of cases with instructions that this host lacks, one in three is run.
     `support.test_cells` has each implementation of each operation by default,
     and computes one row of its table in five with all instructions that kernels use, too.
     """

@@ -289,7 +289,7 @@ class WorkerRings:
         if ring.must_ring():
             attached.wake()
 
-    def _checked(self, attached: _Attached, fields: bytes) -> tuple[int, list[int], list[int]]:
+    def _checked(self, attached: _Attached, fields: bytes) -> tuple[int, Sequence[int], Sequence[int]]:
         """Return model and addresses of an entry that `copy_next` has returned. Raises MalformedRing."""
         found = attached.checked.get(fields[_SEQUENCE_BYTES:])
         if found is None:

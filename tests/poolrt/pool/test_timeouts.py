@@ -111,7 +111,7 @@ def test_a_timeout_is_no_refusal_though_the_coordinator_answers_before_the_futur
     try:
         futures = [model.submit(x=_X, timeout=0.1) for _ in range(3)]
         for future in futures:
-            with pytest.raises(TimeoutError, match="a run of model relu has not ended within 0.1 s"):
+            with pytest.raises(TimeoutError, match="a run of model relu has not ended within"):
                 future.result(30)
     finally:
         os.kill(worker, signal.SIGCONT)
