@@ -86,6 +86,8 @@ class Model:
         self._results = tuple(_spec(port) for port in outputs)
         self._output_sizes = [spec.nbytes for spec in self._results]
         self._cuts = cuts
+        #: How many runs of futures in a row one worker may get.
+        self._batch = BATCH
         hidden = hidden_outputs(cuts.values())
         self.outputs = tuple(spec for spec in self._results if spec.name not in hidden)
         self.report = report
@@ -208,7 +210,7 @@ class Model:
             if pace is None:
                 from .submitted_run import FuturePace
 
-                pace = loaded.pace = FuturePace(BATCH)
+                pace = loaded.pace = FuturePace(self._batch)
             begun = pace.submit(self, loaded, inputs, limit_s)
             if begun is not None:
                 return begun

@@ -44,6 +44,7 @@ def load_split(session: Session, graph: Graph, progress: bool | Callable[[int, i
     for size in dict.fromkeys(sizes):
         wire, constants = to_wire(passes.optimize(part_of_batch(ir, samples, size)))
         models[size] = loading.load_wire(session, wire, constants, {}, progress)
+        models[size]._batch = 1  # the parts of a run go to different workers
     carrying = frozenset(carrying_inputs(ir, samples))
     shapes = {name: ir.values[value].dims for name, value in (*ir.inputs, *ir.outputs)}
     return SplitModel([models[size] for size in sizes], sizes, carrying, shapes)
