@@ -49,8 +49,9 @@ def bytes_of(specs: Sequence[TensorSpec]) -> int:
 class PreparedPlaces:
     """``count`` places, a power of two of `CAPACITY` at most, in one slot of the arena at ``offset``.
 
-    Run ``n`` of the ring uses place ``n % count`` for its tensors. Whoever begins a run *owns* the place until its outputs are
-    copied. Guarantees: an owner loses no place to another run, and a place is used again only when no worker can write to it.
+    Run ``n`` of the ring uses place ``n % count`` for its tensors. The caller that begins a run *owns* the place until its
+    outputs are copied. Guarantees: an owner loses no place to another run, and a place is used again only when no worker can
+    write to it.
     The slot is released when nothing refers to the places; while a worker may write there, the ring does.
     """
 
@@ -240,7 +241,7 @@ class PreparedPlaces:
         return runs
 
     def _write(self, index: int) -> None:
-        """Write an entry but for its sequence, with the lock held."""
+        """Write all of an entry except its sequence, with the lock held."""
         body, begin = self._bodies[index], self._heads[index] + 1
         self._writers[index] = 0
         self.words[begin : begin + len(body)] = body

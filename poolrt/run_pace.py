@@ -1,8 +1,8 @@
 """The pace of runs that follow one another: which ring takes the next one, when its worker is woken, and how long a wait lasts.
 
 A wake-up costs as much as ten short runs. So runs that follow one another quickly are given to one worker in a *batch*, which is
-woken once for it, and the wait for one of them lasts until some more have ended. Whatever is slow, the source of inputs, the
-user of outputs or the runs, has each run begin at once, on the worker with the fewest.
+woken once for it, and the wait for one of them lasts until some more have ended. If the source of
+inputs, the user of outputs or the runs are slow, each run begins at once, on the worker with the fewest.
 
 Guarantees: a run begins within some milliseconds if its worker is free, even if the source of the next one blocks.
 """

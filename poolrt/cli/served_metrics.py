@@ -53,7 +53,7 @@ class MetricsServer:
         family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
         registry = CollectorRegistry(auto_describe=False)
         registry.register(_PoolMetrics(pool))
-        kind = type("_ServerOfFamily", (_Server,), {"address_family": family})
+        kind = _ServerOfIPv6 if family == socket.AF_INET6 else _Server
         self._server: WSGIServer = make_server(str(address[0]), port, make_wsgi_app(registry), kind, _Handler)
 
     @property
@@ -103,6 +103,10 @@ class _Server(ThreadingMixIn, WSGIServer):
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Print nothing about a client that goes away or says nothing."""
+
+
+class _ServerOfIPv6(_Server):
+    address_family = socket.AF_INET6
 
 
 class _Handler(WSGIRequestHandler):

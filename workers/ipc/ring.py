@@ -29,9 +29,8 @@ CAPACITY: Final = 64
 SLOTS_LIMIT: Final = 26
 
 # Places in the memory, in words of 8 bytes. Words of different writers are a cache line of 64 bytes apart.
-SUBMITTED: Final = (
-    8  # client; behind it: where it ran, the entry whose end it sleeps for, and how often it deferred bells
-)
+# Behind it: where the client ran, the entry whose end it sleeps for, and how often it deferred bells.
+SUBMITTED: Final = 8  # client
 _CLIENT_RAN: Final = 9
 _CLIENT_SLEEPS: Final = 10
 CLIENT_DEFERS: Final = 11
@@ -122,7 +121,7 @@ class SubmittingRing(Ring):
         super().__init__(number, buffer)
         #: The worker's sleep that was rung for last. A compiled end writes it too.
         self._rung = array("q", (0,))
-        #: By the sequence modulo `CAPACITY`, whose entry is at a place but for its sequence; 0 for one that is written once.
+        #: By the sequence modulo `CAPACITY`: the number of the places whose entry is there, all but its sequence, or 0.
         self.writers = [0] * CAPACITY
 
     @property

@@ -89,7 +89,7 @@ def test_clients_that_say_nothing_are_bounded(place: Place) -> None:
 
 
 def test_a_pool_that_does_not_answer_is_down(tmp_path: Path) -> None:
-    metrics = MetricsServer("127.0.0.1", 0, tmp_path / "nobody")
+    metrics = MetricsServer("127.0.0.1", 0, tmp_path / "absent")
     metrics.start()
     assert _samples(metrics.url) == {"poolrt_up": {(): 0}}
     metrics.close()

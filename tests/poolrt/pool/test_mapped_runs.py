@@ -1,4 +1,4 @@
-"""Maps and futures in prepared places: in order, within their bounds, and right whatever their source and their user do."""
+"""Maps and futures in prepared places: in order, within their bounds, and right with slow and failing sources and users."""
 
 from __future__ import annotations
 
