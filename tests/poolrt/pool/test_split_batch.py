@@ -16,6 +16,7 @@ import poolrt
 from poolrt.errors import PoolClosed
 from poolrt.split_model import SplitModel
 
+from .prepared import places_of
 from .processes import BOUND_S, wait_until
 
 
@@ -71,7 +72,8 @@ def test_both_workers_run_a_part_of_each_run(settings: dict[str, Any]) -> None:
 
         def both_take_it() -> bool:
             model.run(**_inputs(6))
-            return sum(number in ring.models for ring in [*rings.values()]) == 2
+            taken = sum(number in ring.models for ring in [*rings.values()])
+            return taken == 2 and all(len(places_of(part)) == 2 for part in set(model._models))  # type: ignore[attr-defined]
 
         wait_until(both_take_it, "both workers take runs of the model")
         # As in a row of short runs, of which a model that is not split gives several to one worker.
