@@ -13,16 +13,16 @@ from poolrt.errors import CoordinatorLoss, PoolClosed
 from poolrt.workers.ipc.channel import Message
 from poolrt.workers.ipc.protocol import Kind
 
-from .cut_outputs import Cut, hidden_outputs
-from .link import Link
-from .loaded_model import LoadedModel
-from .mapped_runs import map_runs
-from .model_run import ModelRun
-from .placed_runs import PlacedRun
-from .prepared_runs import prepare_runs
-from .run_inputs import check_inputs, refuse_unnamed, seconds_of, suggest_method
-from .run_pace import BATCH
-from .session import Session
+from .connection.link import Link
+from .connection.session import Session
+from .runs.cut_outputs import Cut, hidden_outputs
+from .runs.loaded_model import LoadedModel
+from .runs.mapped_runs import map_runs
+from .runs.model_run import ModelRun
+from .runs.placed_runs import PlacedRun
+from .runs.prepared_runs import prepare_runs
+from .runs.run_inputs import check_inputs, refuse_unnamed, seconds_of, suggest_method
+from .runs.run_pace import BATCH
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from .futures import PoolFuture
+    from .connection.futures import PoolFuture
     from .plan_listing import PlanListing
 
 #: Runs of one model in flight; `submit` waits for one to end before it starts another.
@@ -184,7 +184,7 @@ class Model:
 
     def _repr_html_(self) -> str:
         """Return a table of inputs and outputs, and the sources of the primitives, for notebooks."""
-        from .html_table import shape_of, table
+        from .notebooks.html_table import shape_of, table
 
         specs = [(kind, s) for kind, specs in (("input", self.inputs), ("output", self.outputs)) for s in specs]
         rows = [(s.name, kind, shape_of(s.shape), s.dtype) for kind, s in specs]
@@ -208,14 +208,14 @@ class Model:
         if loaded.prepared is not None and not loaded.client.closed:
             pace = loaded.pace
             if pace is None:
-                from .submitted_run import FuturePace
+                from .runs.submitted_run import FuturePace
 
                 pace = loaded.pace = FuturePace(self._batch)
             begun = pace.submit(self, loaded, inputs, limit_s)
             if begun is not None:
                 return begun
-        from .futures import PoolFuture
-        from .submitted_run import submit_on_ring
+        from .connection.futures import PoolFuture
+        from .runs.submitted_run import submit_on_ring
 
         run = ModelRun(self, self._check(inputs))
         future: PoolFuture[dict[str, NDArray[Any]]] = PoolFuture()

@@ -14,7 +14,7 @@ from .coordinator.configuration import Configuration
 from .explained_plan import ExplainedPlan, explain_plan
 from .graph import passes
 from .graph.lower import lower
-from .model_source import to_graph
+from .loads.model_source import to_graph
 from .plan_listing import PlanListing
 from .settings import Settings
 from .workers.desc import type_name

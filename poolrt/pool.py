@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
-    from .functions import Functions
+    from .connection.link import Link
+    from .connection.session import Session
+    from .functions.sent_functions import Functions
     from .graph.builder import Graph
-    from .link import Link
     from .model import Model
-    from .session import Session
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -57,7 +57,7 @@ class Pool(Executor):
         **settings: Any,
     ) -> None:
         _check_arguments(workers, max_workers, initializer, max_tasks_per_child)
-        from .launch import start_coordinator
+        from .connection.launch import start_coordinator
 
         try:
             sock, coordinator = start_coordinator()
@@ -69,7 +69,7 @@ class Pool(Executor):
 
         from poolrt.workers.verbose.output import verbose
 
-        from .session import Session, settings_for
+        from .connection.session import Session, settings_for
         from .settings import Settings
 
         count = workers if max_workers is None else max_workers
@@ -145,12 +145,12 @@ class Pool(Executor):
         """
         from collections.abc import Mapping
 
-        from .model_source import to_graph, to_graphs
+        from .loads.model_source import to_graph, to_graphs
 
         if split_batch:
-            from .split_model import load_split as load
+            from .runs.split_model import load_split as load
         else:
-            from .loading import load
+            from .loads.loading import load
 
         session = self._session
         if shapes is not None and not isinstance(shapes, Mapping):
@@ -191,7 +191,7 @@ class Pool(Executor):
         """
         called: object = fn
         if not callable(called):  # an import takes a microsecond
-            from .called_function import require_function
+            from .functions.called_function import require_function
 
             require_function("submit", fn)
         # If the server has exited before it has all of the message, no worker has begun the function.
@@ -206,7 +206,7 @@ class Pool(Executor):
         if a result is missing ``timeout`` seconds after this call. Calls that have not begun are cancelled when the iterator
         ends early.
         """
-        from .called_function import require_function
+        from .functions.called_function import require_function
 
         require_function("map", fn)
         return self._functions(self._session.link).map(fn, iterables, timeout, chunksize)
@@ -236,7 +236,7 @@ class Pool(Executor):
     def _repr_html_(self) -> str:
         """Return tables of workers, queue, arena and cache for notebooks. Waits for 2 s at most."""
         from .errors import PoolError
-        from .pool_tables import closed, tables
+        from .notebooks.pool_tables import closed, tables
 
         try:
             return tables(self.stats(2.0))
@@ -305,7 +305,7 @@ class Pool(Executor):
             from poolrt.cachestore.deferred_interrupts import deferred_interrupts
 
             with deferred_interrupts():  # one while a library is imported may be dropped
-                from .functions import Functions
+                from .functions.sent_functions import Functions
 
             found = self._applied = Functions(link, *self._initializer)
         return found
@@ -352,8 +352,8 @@ def connect(
     connection. Other clients do not see what it assigns to globals of the main module.
     """
     _check_arguments(None, None, initializer, None)
-    from .server import connect_socket, lasting_path
-    from .session import Session
+    from .connection.server import connect_socket, lasting_path
+    from .connection.session import Session
     from .settings import Settings
 
     chosen = Settings.load(config, **settings)

@@ -128,8 +128,8 @@ def _print_address(path: Path, configuration: Configuration, metrics: MetricsSer
 def _explain(path: Path, error: OSError) -> str:
     """Return why no server can listen at a path, and what to do."""
     if error.errno == errno.EADDRINUSE:
+        from poolrt.connection.server import connect_socket
         from poolrt.errors import CoordinatorLoss
-        from poolrt.server import connect_socket
 
         try:
             connect_socket(path).close()

@@ -21,9 +21,9 @@ _ANSWER_S: Final = 5.0
 @contextmanager
 def connected(path: Path) -> Iterator[Pool]:
     """Yield the pool that listens at a path. Raises JobFailed if none does, and if it stops answering in the block."""
+    from poolrt.connection.server import connect_socket
     from poolrt.errors import CoordinatorLoss
     from poolrt.pool import connect
-    from poolrt.server import connect_socket
 
     try:
         connect_socket(path).close()

@@ -33,8 +33,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def _execute(options: argparse.Namespace, settings: Settings, report: Report) -> int:
+    from poolrt.connection.server import stop_server
     from poolrt.errors import CoordinatorLoss
-    from poolrt.server import stop_server
 
     path = settings.socket_path
     try:

@@ -6,7 +6,7 @@ import os
 import socket
 from typing import Any
 
-from poolrt.arena import make_sealed_memory
+from poolrt.memory.arena import make_sealed_memory
 from poolrt.workers.ipc.call_ring import NBYTES
 from poolrt.workers.ipc.call_ring import CallRing as RingWords
 from poolrt.workers.ipc.gate import NBYTES as GATE_BYTES

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 
-from poolrt.arena import Allocator
+from poolrt.memory.arena import Allocator
 
 
 class NotHeld(LookupError):

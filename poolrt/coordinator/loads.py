@@ -14,11 +14,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from poolrt.arena import ArenaExhausted
 from poolrt.cachestore.lru import Lru
 from poolrt.cachestore.portable_error import PortableError
 from poolrt.errors import CreationFailed, GraphRefused, PoolRefused
 from poolrt.graph.engine_name import require_engines
+from poolrt.memory.arena import ArenaExhausted
 from poolrt.workers.ipc.bounded_decoding import Payload
 from poolrt.workers.ipc.channel import MalformedMessage, Message
 from poolrt.workers.ipc.protocol import IN_FILE, Kind

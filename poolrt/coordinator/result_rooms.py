@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from poolrt.arena import ArenaExhausted
+from poolrt.memory.arena import ArenaExhausted
 from poolrt.workers.ipc.channel import MalformedMessage
 from poolrt.workers.ipc.protocol import NUMBERS_LIMIT, Kind
 

@@ -7,7 +7,7 @@ import socket
 from collections.abc import Callable
 from typing import Any
 
-from poolrt.arena import make_sealed_memory
+from poolrt.memory.arena import make_sealed_memory
 from poolrt.workers.ipc.protocol import Kind
 from poolrt.workers.ipc.ring import NBYTES
 from poolrt.workers.ipc.ring import Ring as RingWords

@@ -10,7 +10,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Final
 
-from poolrt.arena import ArenaExhausted
+from poolrt.memory.arena import ArenaExhausted
 
 from .leases import Leases
 

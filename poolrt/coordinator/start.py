@@ -8,8 +8,8 @@ import os
 import resource
 from typing import Final
 
-from poolrt.arena import make_arena
 from poolrt.errors import CoordinatorLoss, PoolClosed
+from poolrt.memory.arena import make_arena
 from poolrt.workers.ipc.channel import Channel, ChannelError
 from poolrt.workers.ipc.protocol import Kind
 

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from poolrt.arena import Allocator, ArenaExhausted
 from poolrt.cachestore.lru import Lru
 from poolrt.errors import FunctionFailed, PoolError, PoolRefused, RunFailed, unfit_error
+from poolrt.memory.arena import Allocator, ArenaExhausted
 from poolrt.workers.ipc.bounded_decoding import Payload
 from poolrt.workers.ipc.channel import MalformedMessage, Message
 from poolrt.workers.ipc.protocol import NUMBERS_LIMIT, Kind

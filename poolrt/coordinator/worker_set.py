@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from poolrt.arena import ArenaExhausted
 from poolrt.errors import ArenaFull, PoolError, WorkerLoss
+from poolrt.memory.arena import ArenaExhausted
 from poolrt.workers.ipc.gate import Gate
 from poolrt.workers.ipc.protocol import Kind
 

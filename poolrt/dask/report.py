@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from poolrt.html_table import table
+from poolrt.notebooks.html_table import table
 
 from .tasks import describe_worker
 

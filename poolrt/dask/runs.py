@@ -20,8 +20,8 @@ from distributed.client import ClosedClientError
 from distributed.scheduler import KilledWorker
 
 from poolrt.graph.builder import Graph
-from poolrt.model_source import to_graph
-from poolrt.run_inputs import Outputs, describe_names
+from poolrt.loads.model_source import to_graph
+from poolrt.runs.run_inputs import Outputs, describe_names
 from poolrt.settings import Settings
 from poolrt.spelling import describe_type, hint
 

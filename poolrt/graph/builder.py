@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from numpy.typing import ArrayLike, DTypeLike
 
-from poolrt.cut_outputs import Cut, hidden_outputs
+from poolrt.notebooks.html_table import shape_of, table
+from poolrt.runs.cut_outputs import Cut, hidden_outputs
 from poolrt.spelling import describe_type
 from poolrt.workers.desc import MemoryDesc, type_name
 from poolrt.workers.desc.attributes import FPMATH_MODES
 from poolrt.workers.desc.typed import shorten
 
-from ..html_table import shape_of, table
 from . import passes
 from .constant import Constant
 from .engine_name import require_engine

@@ -15,7 +15,7 @@ from poolrt.cachestore.forked_locks import freed_in_children
 from poolrt.cachestore.garbage import collection_paused
 from poolrt.graph.constant import Constant, storage_type
 from poolrt.graph.lower import lower
-from poolrt.run_inputs import Outputs
+from poolrt.runs.run_inputs import Outputs
 from poolrt.workers.engines.engine import Engine
 from poolrt.workers.memory.array_address import DATA, FLAGS, IN_ORDER, IS_THERE, WORDS, address_of
 from poolrt.workers.memory.array_room import readable_in_place

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Final, Never
 
 import numpy as np
 
-from poolrt.cut_outputs import cut_outputs
 from poolrt.graph import passes
 from poolrt.graph.builder import Graph
 from poolrt.graph.constant import Constant, storage_type
@@ -17,7 +16,8 @@ from poolrt.graph.engine_name import require_engine
 from poolrt.graph.reshaping import infer_for_inputs
 from poolrt.graph.training import to_training
 from poolrt.inprocess.device_context import DeviceContext
-from poolrt.run_inputs import describe_names, refuse_unnamed, to_array
+from poolrt.runs.cut_outputs import cut_outputs
+from poolrt.runs.run_inputs import describe_names, refuse_unnamed, to_array
 from poolrt.workers.desc import type_name
 from poolrt.workers.engines.engine import Engine
 from poolrt.workers.memory.array_address import address_of, readable_address

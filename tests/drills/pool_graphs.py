@@ -13,10 +13,10 @@ import numpy as np
 
 import poolrt
 from poolrt.cachestore.errors import CreationFailed
-from poolrt.client import Request
+from poolrt.connection.client import Request
+from poolrt.connection.server import connect_socket
 from poolrt.errors import ArenaFull, GraphRefused, PoolClosed, PoolError, PoolRefused
 from poolrt.model import Model
-from poolrt.server import connect_socket
 from poolrt.workers.ipc.channel import Channel, ChannelError
 from poolrt.workers.ipc.protocol import VERSION, Kind
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from poolrt.abandoned_calls import AbandonedCalls
-from poolrt.call_results import CallResults, ChunkResults, chunks_of
+from poolrt.functions.abandoned_calls import AbandonedCalls
+from poolrt.functions.call_results import CallResults, ChunkResults, chunks_of
 
 
 class _Thing:

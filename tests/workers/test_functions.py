@@ -10,7 +10,7 @@ import cloudpickle
 import msgpack
 import pytest
 
-from poolrt.arena import make_arena
+from poolrt.memory.arena import make_arena
 from poolrt.workers.ipc.channel import Channel, pair
 from poolrt.workers.ipc.protocol import Kind
 from poolrt.workers.memory.arena_view import ArenaView

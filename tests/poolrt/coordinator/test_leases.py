@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from poolrt.arena import Allocator, ArenaExhausted
 from poolrt.coordinator.leases import Leases, NotHeld
+from poolrt.memory.arena import Allocator, ArenaExhausted
 
 
 def test_a_slot_is_free_when_its_last_holder_lets_go() -> None:

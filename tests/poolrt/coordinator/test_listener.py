@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from poolrt.connection.server import connect_socket
 from poolrt.coordinator.listener import Listener
 from poolrt.errors import CoordinatorLost
-from poolrt.server import connect_socket
 from tests.other_user import ForeignServer, needs_root
 
 from ..pool.processes import wait_until

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from poolrt.arena import Allocator, ArenaExhausted
 from poolrt.coordinator.leases import Leases
 from poolrt.coordinator.staging import STAGING_BYTES, Staging
+from poolrt.memory.arena import Allocator, ArenaExhausted
 
 MIB = 1 << 20
 HOLDER = ("load", 1)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 
-from poolrt.arena import Allocator
 from poolrt.coordinator.failed_starts import LOST_FORK_SERVERS_LIMIT
 from poolrt.coordinator.instructions import Instruction, Kill, Role, Send, Spawn
 from poolrt.coordinator.jobs import Job, Model
@@ -12,6 +11,7 @@ from poolrt.coordinator.leases import Leases
 from poolrt.coordinator.watchdog import Limits
 from poolrt.coordinator.worker_set import BACK_OFF_S, FAILED_STARTS_LIMIT, OVERTAKEN_LIMIT, WorkerSet
 from poolrt.errors import ArenaFull, PoolError, WorkerLoss
+from poolrt.memory.arena import Allocator
 from poolrt.workers.ipc.protocol import Kind
 
 

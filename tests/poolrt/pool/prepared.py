@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 import poolrt
-from poolrt.client_ring import ClientRing
-from poolrt.prepared_places import PreparedPlaces
+from poolrt.runs.client_ring import ClientRing
+from poolrt.runs.prepared_places import PreparedPlaces
 
 from .processes import relu_graph, wait_until
 

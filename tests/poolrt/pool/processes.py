@@ -12,10 +12,10 @@ import pytest
 
 import poolrt
 from poolrt.cachestore.files import FilesTier
+from poolrt.connection.server import connect_socket
 from poolrt.errors import CoordinatorLost
 from poolrt.graph.lower import lower
 from poolrt.graph.wire_parser import parse
-from poolrt.server import connect_socket
 from poolrt.workers.engines.target import cpu_target
 
 #: Seconds that anything in these tests may take before it counts as a hang.

@@ -22,8 +22,8 @@ import numpy as np
 import pytest
 
 import poolrt
-from poolrt.call_rings import CallRings
 from poolrt.errors import CallNotLoaded, CoordinatorLost, PoolClosed, WorkerLost
+from poolrt.functions.call_rings import CallRings
 from poolrt.workers.ipc.call_ring import SubmittingCallRing
 
 from .processes import BOUND_S, relu_graph, wait_until, workers_of

@@ -19,12 +19,12 @@ import numpy as np
 import pytest
 
 import poolrt
-from poolrt import call_pickles, functions
 from poolrt.coordinator.log_lines import SAME_LIMIT
 from poolrt.coordinator.pacing import LONG_MESSAGE_PAUSE_S, OCCASIONAL_A_SECOND, OCCASIONAL_AT_ONCE, REFUSED_PAUSE_S
 from poolrt.coordinator.peers import UNFINISHED_BYTES, Peer, find_greedy
 from poolrt.coordinator.result_rooms import SLOTS_LIMIT
 from poolrt.errors import ArenaFull, GraphRefused, PoolRefused
+from poolrt.functions import call_pickles, sent_functions
 from poolrt.graph.packed import ITEMS_LIMIT, NODES_LIMIT, PORTS_LIMIT
 from poolrt.workers.ipc.channel import FRAME, Channel, pair
 from poolrt.workers.ipc.protocol import NUMBERS_LIMIT, Kind
@@ -261,7 +261,7 @@ def test_functions_wait_in_the_client_for_bytes_and_one_that_is_too_large_is_ref
 
 def _wait_in_the_client(pool: poolrt.Pool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Call functions with long arguments on a pool whose arena is full, so that they go by messages."""
-    monkeypatch.setattr(functions, "BYTES_IN_FLIGHT", 100_000)
+    monkeypatch.setattr(sent_functions, "BYTES_IN_FLIGHT", 100_000)
     sent = pool._functions(pool._session.link)
     most = itertools.accumulate((sent._under_way for _ in pool.map(len, [b"x" * 30_000] * 20)), max)
     assert max(most) <= 3

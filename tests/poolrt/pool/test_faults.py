@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 import poolrt
-from poolrt.arena import slot_size
 from poolrt.errors import WorkerLost
+from poolrt.memory.arena import slot_size
 from poolrt.settings import SettingsError
 
 from .processes import (

@@ -16,10 +16,10 @@ import numpy as np
 import pytest
 
 import poolrt
-from poolrt.arena import make_arena
 from poolrt.coordinator import processes as room
 from poolrt.coordinator.instructions import Role
 from poolrt.coordinator.processes import PRELOADED_IDLE_S, Processes, _start_fork_server
+from poolrt.memory.arena import make_arena
 from poolrt.workers.ipc.channel import Channel, ChannelClosed, MalformedMessage
 from poolrt.workers.ipc.protocol import Kind
 

@@ -119,7 +119,7 @@ def _add(n: int) -> Callable[[int], int]:
 def test_a_function_beyond_the_limit_is_refused_and_what_cannot_be_loaded_is_the_error_of_its_call(
     pool: poolrt.Pool, main: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from poolrt import call_pickles
+    from poolrt.functions import call_pickles
 
     exec("def f(): return len(table)", main)
     main["table"] = b"x" * 1_000_000

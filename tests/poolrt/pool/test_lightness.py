@@ -35,8 +35,11 @@ def test_a_worker_that_has_run_a_graph_has_imported_no_compiler_and_no_numpy(poo
 @pytest.mark.parametrize(
     ("code", "more"),
     [
-        ("import poolrt.pool, poolrt.launch", ("numpy", "msgpack", "dataclasses", "multiprocess", "cloudpickle")),
-        ("import poolrt.session, poolrt.loading", ("multiprocess", "cloudpickle", "subprocess")),
+        (
+            "import poolrt.pool, poolrt.connection.launch",
+            ("numpy", "msgpack", "dataclasses", "multiprocess", "cloudpickle"),
+        ),
+        ("import poolrt.connection.session, poolrt.loads.loading", ("multiprocess", "cloudpickle", "subprocess")),
         (
             "import poolrt.coordinator.entry, poolrt.coordinator.loop, poolrt.graph.lower, poolrt.cachestore",
             ("numpy", "multiprocess", "cloudpickle"),

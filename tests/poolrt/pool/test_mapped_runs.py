@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 
 import poolrt
-from poolrt.client_ring import ClientRing
 from poolrt.errors import RunFailed, WorkerLost
-from poolrt.prepared_runs import LARGEST
+from poolrt.runs.client_ring import ClientRing
+from poolrt.runs.prepared_runs import LARGEST
 
 from .created import create
 from .prepared import X, crashing_graph, load, places_of, rings_of

@@ -18,8 +18,8 @@ import pytest
 
 import poolrt
 from poolrt.errors import PoolClosed, RunFailed, WorkerLost
-from poolrt.placed_runs import PlacedRuns
-from poolrt.prepared_runs import LARGEST
+from poolrt.runs.placed_runs import PlacedRuns
+from poolrt.runs.prepared_runs import LARGEST
 
 from .created import create
 from .prepared import X, crashing_graph, load, places_of, rings_of

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import poolrt
-from poolrt.shared_memory import SharedMemory
+from poolrt.memory.shared_memory import SharedMemory
 from tests.interrupting import is_interrupted
 
 
@@ -27,7 +27,7 @@ def test_an_interrupt_at_any_moment_of_an_arrays_end_leaves_no_lock_taken(memory
         memory._in_use[offset] = 5000
         moments += 1
         end = partial(memory._on_array_freed, offset, 5000, memory._kept)
-        interrupted = is_interrupted(end, moments, "/poolrt/shared_memory.py")
+        interrupted = is_interrupted(end, moments, "/poolrt/memory/shared_memory.py")
         assert memory._lock.acquire(timeout=5), f"moment {moments}"
         memory._lock.release()
     assert moments > 3

@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 
 import poolrt
-from poolrt.client_ring import ClientRing
 from poolrt.errors import PoolClosed, PoolError
-from poolrt.ring_entry import RingEntry
+from poolrt.runs.client_ring import ClientRing
+from poolrt.runs.ring_entry import RingEntry
 from poolrt.workers.ipc.ring import RETURNED, SubmittingRing
 
 from .processes import BOUND_S, is_alive, relu_graph, wait_until

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import poolrt
-from poolrt.arena import slot_size
 from poolrt.errors import PoolClosed
+from poolrt.memory.arena import slot_size
 
 from .created import create
 from .processes import BOUND_S, relu_graph, wait_until, workers_of

@@ -20,11 +20,11 @@ import numpy as np
 import pytest
 
 import poolrt
+from poolrt.connection.server import stop_server
 from poolrt.coordinator.loads import LOADS_LIMIT
 from poolrt.coordinator.loop import CLIENTS_LIMIT
 from poolrt.coordinator.state import CLIENT_LIMIT
 from poolrt.errors import CoordinatorLost
-from poolrt.server import stop_server
 from poolrt.workers.ipc.protocol import VERSION, Kind
 from tests.other_user import needs_root, run_as_other
 

@@ -14,7 +14,7 @@ from onnx import TensorProto, helper
 
 import poolrt
 from poolrt.errors import PoolClosed
-from poolrt.split_model import SplitModel
+from poolrt.runs.split_model import SplitModel
 
 from .prepared import places_of
 from .processes import BOUND_S, wait_until

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from poolrt.arena import make_arena
+from poolrt.memory.arena import make_arena
 from poolrt.workers.memory.arena_view import ArenaView
 
 _BYTES = 1 << 20

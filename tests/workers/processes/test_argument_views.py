@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from poolrt.arena import PAGE, make_arena
+from poolrt.memory.arena import PAGE, make_arena
 from poolrt.workers.ipc.outlined_payload import IN_PLACE, Outlined, Place
 from poolrt.workers.memory.arena_view import ArenaView
 from poolrt.workers.processes.argument_views import ArgumentViews

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import pytest
 
-from poolrt.arena import make_sealed_memory
+from poolrt.memory.arena import make_sealed_memory
 from poolrt.workers.engines.object_loader import NativeKernel
 from poolrt.workers.ipc.channel import Channel
 from poolrt.workers.ipc.ring import (

@@ -1,0 +1,1 @@
+"""A client's connection to a coordinator: sessions, requests, futures, and the start of a coordinator."""

@@ -1,0 +1,222 @@
+"""The futures of runs and functions: `concurrent.futures.Future`, whose `cancel` asks the coordinator or takes an entry back."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from concurrent.futures._base import FINISHED, PENDING, RUNNING
+from typing import Any, Final, Protocol, TypeVar
+
+from poolrt.errors import PoolClosed, PoolError
+
+T = TypeVar("T")
+_OPEN: Final = (PENDING, RUNNING)
+#: What a forked process gets for a call of its parent.
+FOREIGN: Final = "this call belongs to the parent of this forked process, which gets its result: submit it again here"
+
+
+class _Own:
+    """The number of this process, known without a call of the system."""
+
+    __slots__ = ("process",)
+
+    def __init__(self) -> None:
+        self.process = 0
+        self.look()
+        os.register_at_fork(after_in_child=self.look)
+
+    def look(self) -> None:
+        self.process = os.getpid()
+
+
+_own: Final = _Own()
+
+
+class Driver(Protocol):
+    """Resolves futures in the thread that waits for one, so that a result needs no other thread.
+
+    Guarantees of its methods: none is called with a lock of a future held, except `want`, which takes no such lock.
+    """
+
+    def drive(self, future: PoolFuture[Any], deadline: float | None) -> None:
+        """Return once a future is done, or at a time of `time.monotonic`; resolve it and others meanwhile."""
+
+    def look(self, future: PoolFuture[Any]) -> None:
+        """Resolve futures that have ended, and note those that have begun, without waiting."""
+
+    def want(self, future: PoolFuture[Any]) -> None:
+        """Let a thread resolve a future: it has a callback, or a thread waits for it in another way than `drive`."""
+
+
+class PoolFuture(Future[T]):
+    """A future of a run or function. It is running once a worker executes it.
+
+    Guarantees: if `cancel` returns True, no worker has begun it or ever will. With a ``driver``, `result` and `exception` drive
+    it, and `settle` resolves it, once, by one thread; ``withdraw`` is set until then.
+    """
+
+    def __init__(self) -> None:
+        # Not the base class's: its condition takes longer to make than all else, and most futures need none.
+        self._state = PENDING
+        self._result: T | None = None
+        self._exception: BaseException | None = None
+        self._waiting: list[Any] = []
+        self._done_callbacks: list[Callable[[Future[T]], Any]] = []
+        self._made: threading.Condition | None = None
+        self._announced = False
+        self._process = _own.process
+        #: Withdraws the request; returns whether no worker will execute it.
+        self.withdraw: Callable[[], bool] | None = None
+        #: What resolves this future in the thread that waits for it; None if a thread of the connection does.
+        self.driver: Driver | None = None
+        # Reentrant: callbacks of a cancelled future, which run inside, may cancel it again.
+        self._noting = threading.RLock()
+        self._noted = False
+
+    @property
+    def _condition(self) -> threading.Condition:  # type: ignore[override]
+        """The base class's condition, made on first use. A thread that makes it looks at the state afterwards."""
+        made = self._made
+        if made is None:
+            # One of several threads makes it: this is one call without a step in Python.
+            made = self._made = self.__dict__.setdefault("_only", threading.Condition())
+        return made
+
+    @property
+    def _waiters(self) -> list[Any]:  # type: ignore[override]
+        """The base class's list of `concurrent.futures.wait` and `as_completed`, which is read to add to it."""
+        self._want()
+        return self._waiting
+
+    def result(self, timeout: float | None = None) -> T:
+        """Return the result, as the base class does."""
+        if self._state in _OPEN:
+            timeout = self._drive(timeout)
+        if self._state == FINISHED and self._exception is None:
+            return self._result  # type: ignore[return-value]
+        try:
+            return super().result(timeout)
+        finally:
+            del self  # as in the base class: a traceback keeps no future
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        """Return the exception, as the base class does."""
+        return super().exception(self._drive(timeout))
+
+    def done(self) -> bool:
+        """Return whether the call has ended or is cancelled."""
+        return self._look() not in _OPEN
+
+    def running(self) -> bool:
+        """Return whether a worker executes the call."""
+        return self._look() == RUNNING
+
+    def add_done_callback(self, fn: Callable[[Future[T]], Any]) -> None:
+        """Call a function with this future once it is done, as the base class does."""
+        super().add_done_callback(fn)
+        self._want()
+
+    def cancel(self) -> bool:
+        """Cancel the call if no worker has begun it; return whether it is cancelled. Waits for the coordinator's answer."""
+        withdraw = self.withdraw
+        if self._process != _own.process:
+            return self.cancelled()
+        if self.done() or withdraw is None:
+            return super().cancel()
+        try:
+            if withdraw():
+                self.note_cancelled()
+        except PoolError:
+            pass  # the pool is closed or lost, which resolves the future
+        return self.cancelled()
+
+    def settle(self, result: T | None, exception: BaseException | None = None) -> None:
+        """Resolve a future with a driver. If an interrupt ends this, call it again."""
+        if self._state in _OPEN:
+            # A thread that makes the condition after these lines sees the state; one that made it before is notified.
+            # `note_begun` of another thread comes before these lines, or after them.
+            with self._noting:
+                self._state = RUNNING
+                self._result = result
+                self._exception = exception
+                self._state = FINISHED
+        self.withdraw = None
+        if self._announced:
+            return
+        if self._made is not None:
+            with self._made:
+                self._announced = True
+                for waiter in self._waiting:
+                    waiter.add_result(self) if self._exception is None else waiter.add_exception(self)
+                self._made.notify_all()
+        self._announced = True
+        if self._done_callbacks:
+            self._invoke_callbacks()  # type: ignore[attr-defined]
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether this future is done, as far as it is known."""
+        return self._state not in _OPEN
+
+    @property
+    def has_callbacks(self) -> bool:
+        """Whether resolving this future calls code of the user."""
+        return bool(self._done_callbacks)
+
+    def set_result(self, result: T) -> None:
+        """Resolve this future, and keep nothing of the request: a result may be memory of the arena."""
+        self.withdraw = None
+        super().set_result(result)
+
+    def set_exception(self, exception: BaseException | None) -> None:
+        """Resolve this future, and keep nothing of the request."""
+        self.withdraw = None
+        super().set_exception(exception)
+
+    def note_cancelled(self) -> None:
+        """Cancel this future, whose request is withdrawn. May be repeated."""
+        with self._noting:
+            self.withdraw = None
+            if super().cancel() and not self._noted:
+                self._noted = True
+                self.set_running_or_notify_cancel()
+
+    def _drive(self, timeout: float | None) -> float | None:
+        """Drive a future that is not done; return the rest of a timeout in seconds."""
+        if self._state not in _OPEN:
+            return timeout
+        self._check_process()
+        driver = self.driver
+        if driver is None:
+            return timeout
+        deadline = None if timeout is None else time.monotonic() + timeout
+        driver.drive(self, deadline)
+        return None if deadline is None else max(0.0, deadline - time.monotonic())
+
+    def _look(self) -> str:
+        """Return the present state."""
+        driver = self.driver  # read once: the thread that resolves this future drops it
+        if driver is not None and self._state in _OPEN and self._process == _own.process:
+            driver.look(self)
+        return self._state
+
+    def _want(self) -> None:
+        if self._state in _OPEN:
+            self._check_process()
+            driver = self.driver
+            if driver is not None:
+                driver.want(self)
+
+    def _check_process(self) -> None:
+        """Raise PoolClosed in a forked process: nothing resolves this future there."""
+        if self._process != _own.process:
+            raise PoolClosed(FOREIGN)
+
+    def note_begun(self) -> None:
+        """Set this future running, if no thread has resolved or cancelled it."""
+        with self._noting, self._condition:
+            if self._state == PENDING:
+                self._state = RUNNING

@@ -1,0 +1,1 @@
+"""Plain functions in worker processes, as a client calls them: pickles, rings of calls, results."""

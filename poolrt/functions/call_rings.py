@@ -1,0 +1,478 @@
+"""The client's ends of rings of calls: functions that a worker calls without a message to the coordinator.
+
+`CallRings` keeps the rings of one connection, and all calls on them until they have ended. The thread that waits for a call
+drives them: it reads results, sends calls that wait for room, and moves calls from a worker that is held up to an idle one. The
+thread of futures does that if a future has callbacks, or nothing has been driven for a while.
+
+Guarantees: a function is called once, or not at all; after the exit of its worker only the call that was begun raises
+WorkerLost. Memory tells the truth: an interrupt at any place leaves a state that the next call of a method repairs.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import select
+import socket
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from poolrt.connection.futures import FOREIGN
+from poolrt.errors import CoordinatorLoss, PoolClosed, error_from_wire
+from poolrt.workers.ipc.call_ring import BY_MESSAGE, TAKEN_BACK, SubmittingCallRing
+from poolrt.workers.ipc.channel import Channel, MalformedMessage, Message
+from poolrt.workers.ipc.protocol import Kind
+from poolrt.workers.memory.arena_view import ArenaView
+
+from .call_balance import STALL_S, has_calls_to_move, take_from_busy
+from .client_call_ring import ClientCallRing, has_results
+from .outcomes import not_called_twice
+from .result_rooms import ResultRooms
+from .ring_call import RingCall
+
+if TYPE_CHECKING:
+    from poolrt.connection.futures_thread import FuturesThread
+
+#: The kinds of messages that `CallRings.accept` takes.
+KINDS: Final = frozenset((Kind.CALL_RING, Kind.CALLABLE, Kind.CALLS_LOST, Kind.RESULT_ROOM))
+#: Seconds without a drive after which the thread of futures drives, and for which it looks after the last call has ended.
+TICK_S: Final = 0.005
+_LINGER_S: Final = 0.25
+#: Milliseconds to wait at most for calls after the one that is waited for.
+_AHEAD_MS: Final = 1
+
+
+class CallRings:
+    """The rings of calls of one connection. Several threads may use it.
+
+    ``resend(calls)`` sends calls by messages that no ring takes any more. It is called without a lock.
+    """
+
+    def __init__(self, client: FuturesThread) -> None:
+        self._client = client
+        self.resend: Callable[[list[RingCall]], None] = lambda calls: None
+        self.rooms = ResultRooms()
+        self._rings: dict[int, ClientCallRing] = {}
+        self._bells: dict[int, ClientCallRing] = {}
+        self._poll = select.poll()
+        self._watched = -1
+        # Held while rings and queues change; never while code of a user runs.
+        self._lock = threading.Lock()
+        #: Calls that wait for room on a ring.
+        self._waiting: deque[RingCall] = deque()
+        #: Calls whose result was read, or that were lost, until they are settled.
+        self._ended: deque[RingCall] = deque()
+        # Held while results are loaded, which runs code of the user: it may call functions, and wait for them.
+        self._settling = threading.RLock()
+        #: Calls whose outcome follows in a message, by request.
+        self._by_message: dict[int, RingCall] = {}
+        self._requests = itertools.count(2**40)
+        #: Calls that the thread of futures has to resolve, and whether it drives because no other thread does.
+        self._wanted: set[RingCall] = set()
+        self._adopted = False
+        #: Whether a thread sleeps in `wait`.
+        self._polling = False
+        #: How often the rings were driven, at the last look of the thread of futures too, and when a call was last begun.
+        self._drives = self._seen = 0
+        self._active = 0.0
+        self.parked = True
+        self._target: RingCall | None = None
+
+    @property
+    def exist(self) -> bool:
+        """Whether there are rings."""
+        return bool(self._rings)
+
+    @property
+    def outstanding(self) -> int:
+        """Calls that have not ended, roughly."""
+        queued = 0
+        for ring in [*self._rings.values()]:
+            queued += len(ring.calls)
+        return queued + len(self._waiting) + len(self._by_message) + len(self._ended)
+
+    def functions_used(self) -> set[int]:
+        """Return the functions of calls that have not ended."""
+        with self._lock:
+            calls = [call for ring in self._rings.values() for call in ring.calls if call is not None]
+            return {call.number for call in (*calls, *self._waiting)}
+
+    def submit(self, call: RingCall) -> bool:
+        """Give a call to the worker with the shortest queue, or let it wait; False if no ring takes its function."""
+        with self._lock:
+            ring = self._choose(call.number)
+            if ring is None:
+                return False
+            call.request = next(self._requests)
+            call.begin(self)
+            if self._waiting:
+                self._waiting.append(call)
+                if not ring.is_full:
+                    self._place_waiting()
+            elif not ring.append(call, self._waiting):
+                self._waiting.append(call)
+            if self._polling and self._waiting:
+                self._set_alarms()
+        return True
+
+    def unpark(self) -> None:
+        """Let the thread of futures look after calls; call it after `submit`, without a lock."""
+        if self.parked and self.outstanding:
+            self._client.wake_thread()
+
+    def collect(self) -> bool:
+        """Read the results that are there, settle their calls, and place others; return whether any has ended."""
+        self._drives += 1
+        with self._lock:
+            for ring in self._rings.values():
+                if ring.ring.done != ring.ring.consumed:
+                    self._read(ring)
+            if self._waiting or (len(self._rings) > 1 and take_from_busy(self._rings.values(), self._waiting)):
+                self._place_waiting()
+        return self._settle_ended()
+
+    def drive(self, call: RingCall, deadline: float | None) -> None:
+        """Return once a call has ended, or at a deadline."""
+        if self._client.inherited:
+            raise PoolClosed(FOREIGN)
+        self._adopted = False
+        self.collect()
+        while not call.is_over:
+            self._target = call
+            if self._polling:
+                with self._lock:
+                    self._set_alarms()
+                    ready = has_results(self._rings.values())
+                if ready:
+                    self.collect()
+                    continue
+            if not self._client.wait_for(call, deadline):
+                return
+            self.collect()
+
+    def wait_settled(self, call: RingCall, deadline: float | None) -> None:
+        """Wait for a call that another thread settles. Raises TimeoutError after the deadline."""
+        if not self._client.wait_for(call, deadline, settled=True):
+            raise TimeoutError
+
+    def wait(self, channel: int, timeout: float | None) -> bool | None:
+        """Wait for results, or a message at ``channel``; return whether there is a message, None at the end of ``timeout``.
+
+        The thread that leads the connection calls this.
+        """
+        if self.collect():
+            return False
+        try:
+            with self._lock:
+                self._polling = True
+                ahead = self._set_alarms(ahead=True)
+                self._watch(channel)
+                if has_results(self._rings.values()):
+                    return False
+                if has_calls_to_move(self._rings.values()):
+                    timeout = STALL_S if timeout is None else min(timeout, STALL_S)
+            limit = None if timeout is None else max(0.0, timeout) * 1000
+            found = self._poll.poll(_AHEAD_MS) if ahead else []
+            if ahead and not found:
+                with self._lock:
+                    self._set_alarms()
+                    if has_results(self._rings.values()):
+                        return False
+            found = found or self._poll.poll(limit)
+        finally:
+            self._polling = False
+        if not found:
+            return None
+        readable = False
+        for fd, _ in found:
+            if fd == channel:
+                readable = True
+            elif (ring := self._bells.get(fd)) is not None and not ring.take_bells():
+                self._forget_bell(ring)  # the worker has exited, which the coordinator says
+        self.collect()
+        return readable
+
+    def want(self, call: RingCall) -> None:
+        """Let the thread of futures resolve a call."""
+        self._wanted.add(call)
+        if call.ended:
+            self._wanted.discard(call)
+            return
+        if self._polling:
+            with self._lock:
+                self._set_alarms()
+            self.collect()
+        self._client.wake_thread()
+
+    def note_ended(self, call: RingCall) -> None:
+        """Count a call that has ended."""
+        if self._wanted:
+            self._wanted.discard(call)
+        if self._target is call:
+            self._target = None  # its future has the result, which may be memory of the arena
+        self._client.open_futures.forget(call.future or call)
+
+    def needs_thread(self, followers: int) -> bool:
+        """Return whether the thread of futures has to drive: for callbacks, or because no other thread does."""
+        if not self.outstanding:
+            self._adopted = False
+            return False
+        return bool(self._wanted) or (self._adopted and not followers)
+
+    def next_look(self) -> float | None:
+        """Return the seconds until the thread of futures looks again; None: only when it is called."""
+        if self.outstanding:
+            self._active = time.monotonic()
+        elif time.monotonic() - self._active > _LINGER_S:
+            self.parked = True
+            if not self.outstanding:
+                return None
+        self.parked = False
+        return TICK_S
+
+    def look(self) -> None:
+        """Let the thread of futures drive if no other thread has done so since the last look."""
+        self._adopted = self.outstanding > 0 and self._drives == self._seen
+        self._seen = self._drives
+
+    def take_back(self, call: RingCall) -> bool:
+        """Take a call back; return whether no worker has begun it or will. It is not settled then."""
+        if self._client.inherited:
+            return False  # the memory of its ring is the parent's too
+        self.collect()
+        with self._lock:
+            if call.ended or call.request in self._by_message or call in self._ended:
+                return False
+            ring = call.ring
+            if ring is None:
+                if call not in self._waiting:
+                    return False
+                self._waiting.remove(call)
+            elif not ring.take_back(call):
+                return False
+            call.ring = None
+        self._wanted.discard(call)
+        call.free()
+        call.leave()
+        self._client.open_futures.forget(call.known_as)
+        return True
+
+    def find(self, request: int) -> RingCall | None:
+        """Return the call of a request whose text or outcome comes in messages."""
+        found = self._by_message.get(request)
+        if found is None:
+            with self._lock:
+                calls = [call for ring in self._rings.values() for call in ring.calls]
+            found = next((call for call in calls if call is not None and call.request == request), None)
+        return found
+
+    def answer(self, call: RingCall, message: Message) -> None:
+        """Settle a call by the message of its outcome. The thread of futures calls this, after what the function has printed."""
+        with self._lock:
+            self._by_message.pop(call.request, None)
+            call.message = message
+        call.settle()
+        self._client.wake_thread()
+
+    def accept(self, message: Message, channel: Channel) -> None:
+        """Handle a message about rings. The thread that reads the connection calls this."""
+        kind, number = message[:2]
+        if kind == Kind.CALL_RING:
+            self._add(number, channel)
+            return
+        if kind == Kind.RESULT_ROOM:
+            self.rooms.note(number, message[2])
+            return
+        ring = self._rings.get(number)
+        if ring is None:
+            return
+        if kind == Kind.CALLABLE:
+            ring.functions.add(message[2])
+        else:
+            self._lose(ring, message[2])
+
+    def discard(self, function: int) -> None:
+        """Call a function no more, which has no calls under way."""
+        for ring in [*self._rings.values()]:
+            ring.functions.discard(function)
+
+    def end(self, error: PoolClosed) -> None:
+        """Fail all calls, except those whose results are there. The connection has ended."""
+        failure = not_called_twice(error) if isinstance(error, CoordinatorLoss) else error
+        with self._lock:
+            for ring in self._rings.values():
+                self._read(ring)
+                for call in ring.calls:
+                    if call is not None:
+                        call.fail(failure)
+                        self._ended.append(call)
+                ring.calls.clear()
+                ring.functions.clear()
+            for call in [*self._waiting, *self._by_message.values()]:
+                call.fail(failure)
+                self._ended.append(call)
+            self._waiting.clear()
+            self._by_message.clear()
+        self._settle_ended()
+
+    def close(self) -> None:
+        """Close all bells, without a lock: in a forked process another thread may have held it."""
+        for ring in [*self._rings.values()]:
+            ring.bell.close()
+        self._rings, self._bells, self._poll, self._watched = {}, {}, select.poll(), -1
+
+    def _add(self, number: int, channel: Channel) -> None:
+        try:
+            memory, bell = channel.take_fd(), channel.take_fd()
+        except MalformedMessage:
+            return  # this process can have no more descriptors
+        sock = socket.socket(fileno=bell)
+        try:
+            view = ArenaView(memory)
+        except OSError:
+            sock.close()
+            return
+        finally:
+            os.close(memory)
+        ring = ClientCallRing(number, SubmittingCallRing(number, view.buffer(0, view.nbytes)), sock)
+        with self._lock:
+            self._rings = {**self._rings, number: ring}
+            self._bells[sock.fileno()] = ring
+            self._poll.register(sock, select.POLLIN)
+
+    def _watch(self, channel: int) -> None:
+        if channel != self._watched:
+            self._poll.register(channel, select.POLLIN)
+            self._watched = channel
+
+    def _forget_bell(self, ring: ClientCallRing) -> None:
+        fd = ring.bell.fileno()
+        if self._bells.pop(fd, None) is not None:
+            self._poll.unregister(fd)
+
+    def _read(self, ring: ClientCallRing) -> None:
+        """Read all results of a ring, with the lock held."""
+        words, calls = ring.ring, ring.calls
+        if len(calls) != words.submitted - words.consumed:
+            ring.repair(self._waiting)
+        done = words.done
+        while words.consumed < done and calls:
+            sequence = words.consumed + 1
+            call = calls[0]
+            # An interrupt may have ended this after any line: a call whose ring is another one was handled already.
+            if call is not None and call.ring is ring and not call.ended:
+                status, value = words.outcome(sequence)
+                if status == TAKEN_BACK:
+                    if call not in self._waiting:
+                        self._waiting.appendleft(call)
+                elif status == BY_MESSAGE:
+                    if call.message is None:
+                        self._by_message[call.request] = call
+                else:
+                    call.status, call.value = status, value
+                    self._ended.append(call)
+                call.ring = None
+            words.consume(sequence)
+            calls.popleft()
+
+    def _place_waiting(self) -> None:
+        """Give calls that wait to the rings that have room, with the lock held."""
+        waiting = self._waiting
+        while waiting:
+            call = waiting[0]
+            if call.ring is not None and call.ring.holds(call):
+                waiting.popleft()  # an interrupt has ended this after it was published
+                continue
+            ring = self._choose(call.number)
+            if ring is None:
+                break
+            if not ring.append(call, waiting):
+                break
+            if waiting and waiting[0] is call:
+                waiting.popleft()
+
+    def _choose(self, function: int) -> ClientCallRing | None:
+        """Return the ring with the shortest queue that takes a function, None if there is none."""
+        best: ClientCallRing | None = None
+        for ring in self._rings.values():
+            if function in ring.functions and (best is None or len(ring.calls) < len(best.calls)):
+                best = ring
+        return best
+
+    def _lose(self, ring: ClientCallRing, error: dict[str, Any]) -> None:
+        """Handle the exit of a worker: its results are kept, one call has failed, and the others go to other workers."""
+        with self._lock:
+            self._rings = {number: each for number, each in self._rings.items() if each is not ring}
+            self._forget_bell(ring)
+            self._read(ring)
+            begun = ring.ring.begun
+            back: list[RingCall] = []
+            for call in ring.calls:
+                if call is None:
+                    continue
+                call.ring = None
+                if call.sequence <= begun:
+                    call.fail(error_from_wire(error))
+                    self._ended.append(call)
+                else:
+                    back.append(call)
+            ring.calls.clear()
+            self._waiting.extendleft(reversed(back))
+            homeless = [call for call in self._waiting if self._choose(call.number) is None]
+            for call in homeless:
+                self._waiting.remove(call)
+            self._place_waiting()
+        ring.bell.close()
+        if homeless:
+            self.resend(homeless)
+
+    def _settle_ended(self) -> bool:
+        """Load results and settle their calls; return whether there were any. Not with the lock held."""
+        if not self._ended:
+            return False
+        ended = self._ended
+        with self._settling:
+            while ended:
+                call = ended[0]  # only this thread removes calls
+                if call.loading:
+                    other = self._next_ended()
+                    if other is None:
+                        break
+                    call = other
+                if not call.ended:
+                    if call.has_callbacks and not self._client.in_own_thread:
+                        call.handed = True
+                        self._client.resolve_later(call)
+                    else:
+                        call.settle()
+                if ended and ended[0] is call:
+                    ended.popleft()
+                else:
+                    with self._lock:
+                        if call in ended:
+                            ended.remove(call)
+        return True
+
+    def _next_ended(self) -> RingCall | None:
+        """Return a call to settle; not one that this thread loads, while it does so."""
+        with self._lock:
+            for call in self._ended:
+                if not call.loading:
+                    return call
+        return None
+
+    def _set_alarms(self, *, ahead: bool = False) -> bool:
+        """Ask workers for bells, with the lock held: when the call is done that is waited for, or the next one is.
+
+        With ``ahead``, some short calls may end before the bell; return whether they do.
+        """
+        target = self._target
+        soon = target is None or target.ended or bool(self._wanted) or self._adopted or self._client.has_followers
+        later = False
+        for ring in self._rings.values():
+            if ring.calls and ring.set_alarm(None if soon else target, waits=bool(self._waiting), ahead=ahead):
+                later = True
+        return later

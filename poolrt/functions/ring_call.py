@@ -1,0 +1,259 @@
+"""One call on a ring, until it has ended: of a future, or of `Pool.map`, which needs none."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextvars import Context
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from poolrt.cachestore.deferred_interrupts import deferred_interrupts
+from poolrt.connection.futures import PoolFuture
+from poolrt.errors import PoolError, error_from_wire
+from poolrt.workers.ipc.bounded_decoding import Payload
+from poolrt.workers.ipc.call_ring import RAISED, RETURNED
+from poolrt.workers.ipc.channel import Message
+from poolrt.workers.ipc.outlined_payload import is_outlined
+from poolrt.workers.ipc.protocol import Kind
+
+from .outcomes import error_of_loading, load_exception, load_pickle, load_value, name_loss
+
+if TYPE_CHECKING:
+    from .call_buffers import CallBuffers
+    from .call_rings import CallRings
+    from .result_rooms import Result
+
+
+class RingCall:
+    """A call. It is the driver of its future; without one, `result` waits, and returns the result once."""
+
+    __slots__ = (
+        "__weakref__",
+        "_error",
+        "_opened",
+        "_result",
+        "context",
+        "ended",
+        "future",
+        "handed",
+        "leave",
+        "loading",
+        "message",
+        "name",
+        "number",
+        "payload",
+        "plain",
+        "request",
+        "ring",
+        "rings",
+        "sent",
+        "sequence",
+        "status",
+        "value",
+    )
+
+    def __init__(
+        self,
+        number: int,
+        payload: bytes,
+        plain: int,
+        context: Context | None,
+        future: PoolFuture[Any] | None,
+        leave: Callable[[], None],
+        sent: CallBuffers | None = None,
+        name: str = "",
+    ) -> None:
+        #: The client's number of the function; `PLAIN` or 0; what is called once the call has ended, or is taken back.
+        self.number = number
+        #: The function's name, for errors.
+        self.name = name
+        self.payload = payload
+        self.plain = plain
+        self.context = context
+        self.future = future
+        self.leave = leave
+        #: The buffers of its arguments, until it has ended; and of its result, while this is loaded.
+        self.sent = sent
+        self._opened: Result | None = None
+        self.rings: CallRings | None = None
+        self.ring: Any = None
+        self.sequence = 0
+        self.request = 0
+        self.status = 0
+        self.value = b""
+        #: The message of its outcome, if that came so.
+        self.message: Message | None = None
+        #: Whether it has ended, its result is being loaded, and another thread is to settle it.
+        self.ended = False
+        self.loading = False
+        self.handed = False
+        self._error: BaseException | None = None
+        self._result: Any = None
+
+    @property
+    def known_as(self) -> Any:
+        """What `OpenFutures` counts: the future, or this call."""
+        return self.future or self
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether it has ended."""
+        return self.ended
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has ended, or another thread is to settle it."""
+        return self.ended or self.handed
+
+    @property
+    def has_callbacks(self) -> bool:
+        """Whether the end of this call calls code of the user."""
+        return self.future is not None and self.future.has_callbacks
+
+    def begin(self, rings: CallRings) -> None:
+        """Note the rings that have it."""
+        self.rings = rings
+        if self.future is not None:
+            self.future.driver = self
+            self.future.withdraw = self.take_back
+
+    def drive(self, future: PoolFuture[Any], deadline: float | None) -> None:
+        """Wait for this call, as `Driver` says."""
+        if self.rings is not None:
+            self.rings.drive(self, deadline)
+
+    def look(self, future: PoolFuture[Any]) -> None:
+        """Look whether this call has begun or ended."""
+        if self.rings is not None:
+            self.rings.collect()
+            if not self.ended and self.ring is not None and self.ring.ring.begun >= self.sequence:
+                future.note_begun()
+
+    def want(self, future: PoolFuture[Any]) -> None:
+        """Let the thread of futures resolve this call."""
+        if self.rings is not None:
+            self.rings.want(self)
+
+    def take_back(self) -> bool:
+        """Take this call back; return whether no worker has begun it or will."""
+        if self.rings is None:
+            return False
+        with deferred_interrupts():  # a call that was taken back has to be cancelled, or its future never ends
+            taken = self.rings.take_back(self)
+            if taken and self.future is not None:
+                self.future.note_cancelled()
+        return taken
+
+    def cancel(self) -> bool:
+        """Take a call without a future back, as `Future.cancel`."""
+        return not self.ended and self.take_back()
+
+    def done(self) -> bool:
+        """Return whether this call has ended."""
+        return self.ended
+
+    @property
+    def has_result(self) -> bool:
+        """Whether this call without a future has returned."""
+        return self.ended and self._error is None and self.future is None
+
+    def take_result(self) -> Any:
+        """Return the result of a call that `has_result`, once."""
+        value, self._result = self._result, None
+        return value
+
+    def result(self, timeout: float | None = None) -> Any:
+        """Return the result of a call without a future, once. Raises its exception, and TimeoutError."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        if not self.ended and self.future is None and self.rings is not None:
+            self.rings.drive(self, deadline)
+        moved = self._moved()
+        if moved is not None:
+            return moved.result(None if deadline is None else deadline - time.monotonic())
+        if not self.ended and self.rings is not None:
+            self.rings.wait_settled(self, deadline)
+        error, value = self._error, self._result
+        self._error = self._result = None
+        if error is not None:
+            try:
+                raise error
+            finally:
+                del error, self
+        return value
+
+    def _moved(self) -> PoolFuture[Any] | None:
+        """Return the future of a call that goes by messages now."""
+        return self.future
+
+    def fail(self, error: BaseException) -> None:
+        """Note an error that is its outcome."""
+        self._error = name_loss(error.copy() if isinstance(error, PoolError) else error, self.name)
+
+    def settle(self) -> None:
+        """Load the outcome, and resolve the future if there is one. After an interrupt, call it again."""
+        if self.ended:
+            return
+        result: Any
+        error: BaseException | None
+        try:
+            self.loading = True
+            value = self.value
+            if self.status == RETURNED and self._error is None and self.message is None and not is_outlined(value):
+                try:
+                    result, error = load_pickle(value), None
+                except BaseException as failure:  # noqa: BLE001 - loading runs the user's code
+                    result, error = None, error_of_loading(failure)
+            else:
+                result, error = self._load()
+            if self.future is not None:
+                self.future.settle(result, error)
+                self.future.driver = None
+            else:
+                self._result, self._error = result, error
+        finally:
+            self.loading = False
+        # An interrupt before it has ended lets all of this be done again.
+        if self.rings is not None:
+            self.rings.note_ended(self)
+        self.ended = True
+        self.value, self.message, self._opened = b"", None, None
+        if self.sent is not None:
+            self.free()
+        leave, self.leave = self.leave, _nothing
+        leave()
+
+    def free(self) -> None:
+        """Let the memory of its arguments be used again: no worker reads it any more."""
+        sent, self.sent = self.sent, None
+        if sent is not None:
+            sent.end()
+
+    def _load(self) -> tuple[Any, BaseException | None]:
+        if self._error is not None:
+            if self.rings is not None:
+                self.rings.rooms.drop(self.request)
+            return None, self._error
+        message = self.message
+        if message is not None:
+            if message[0] == Kind.FAILED:
+                return None, error_from_wire(message[2])
+            if message[0] != Kind.RETURNED:
+                return None, load_exception(*message[2:4])
+            return load_value(partial(self._load_from, message[2]))
+        if self.status != RAISED:
+            return load_value(partial(self._load_from, self.value))
+        end = 4 + int.from_bytes(self.value[:4], "little")
+        return None, load_exception(self.value[4:end].decode("utf-8", "surrogatepass"), self.value[end:])
+
+    def _load_from(self, data: bytes | Payload) -> object:
+        if isinstance(data, bytes) and not is_outlined(data):
+            return load_pickle(data)
+        if self._opened is None and self.rings is not None:
+            with deferred_interrupts():  # a second load uses the same buffers
+                self._opened = self.rings.rooms.open(data, self.request, self.sent)
+        return self._opened.load() if self._opened is not None else None
+
+
+def _nothing() -> None:
+    pass

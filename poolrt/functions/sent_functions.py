@@ -1,0 +1,413 @@
+"""Functions of a program in worker processes: pickled here, sent to each worker once, and their futures."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable, Iterator
+from contextvars import Context, copy_context
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from poolrt.cachestore.deferred_interrupts import deferred_interrupts
+from poolrt.connection.client import Request
+from poolrt.connection.futures import PoolFuture
+from poolrt.errors import CoordinatorLoss, InitializerFailure, PoolRefused, error_from_wire
+from poolrt.workers.ipc.call_ring import INLINE_BYTES
+from poolrt.workers.ipc.channel import Message
+from poolrt.workers.ipc.protocol import PLAIN, Kind
+from poolrt.workers.processes.pickled import pickle_for_worker
+from poolrt.workers.processes.plain_pickles import pickle_scalars
+
+from .call_pickles import HOT, CallPickles, KeptFunction, Pack, Packed, PackedOnce, bounded
+from .call_results import CallResults, ChunkResults, chunks_of
+from .called_function import name_of
+from .outcomes import load_exception, load_value, name_loss, not_called_twice
+from .ring_call import RingCall
+
+if TYPE_CHECKING:
+    from poolrt.connection.link import Link
+
+T = TypeVar("T")
+#: Functions that are sent and have not ended; further ones wait here.
+IN_FLIGHT: Final = 256
+#: Bytes of functions and arguments in flight, unless there is one only: the coordinator keeps them until a worker has room.
+BYTES_IN_FLIGHT: Final = 256 * 1024 * 1024
+#: Functions that the coordinator keeps for calls to come, and their bytes, unless there is one only.
+_KEPT: Final = 64
+_KEPT_BYTES: Final = 192 * 1024 * 1024
+#: Calls on rings that are submitted between looks at results.
+_LOOKS: Final = 16
+
+
+class _Call:
+    """A call until it has ended. ``function`` is None if the payload has the function."""
+
+    __slots__ = ("context", "function", "future", "name", "nbytes", "payload", "plain", "request", "sent", "unsent")
+
+    def __init__(self, packed: Packed, future: PoolFuture[Any]) -> None:
+        self.function, payload, self.plain, sent, self.name = packed
+        #: The buffers of its arguments, until it has ended.
+        self.sent = sent
+        self.payload = payload
+        self.nbytes = len(payload)
+        self.future = future
+        self.context = copy_context()
+        #: None until the call is sent.
+        self.request: Request | None = None
+        #: Why it could not be sent.
+        self.unsent: Exception | None = None
+
+    def free(self) -> None:
+        """Let the memory of its arguments be used again: no worker reads it any more."""
+        sent, self.sent = self.sent, None
+        if sent is not None:
+            sent.end()
+
+
+class Functions:
+    """Sends functions and arguments by cloudpickle on one connection, and resolves futures with the results.
+
+    ``initializer(*initargs)`` is called in each worker before its first function. Several threads may use this object.
+    """
+
+    def __init__(
+        self, link: Link, initializer: Callable[..., object] | None = None, initargs: tuple[Any, ...] = ()
+    ) -> None:
+        client = self.client = link.client
+        self._initializer = None if initializer is None else (initializer, initargs)
+        self._waiting: deque[_Call] = deque()
+        self._under_way = 0
+        self._bytes = 0
+        self._counting = threading.Lock()
+        # Held while calls are sent, so that a function is sent before its calls. Reentrant, as callbacks of futures submit.
+        self._sending = threading.RLock()
+        #: The functions that the coordinator has, by digest, the least recently used one first.
+        self._known: OrderedDict[bytes, KeptFunction] = OrderedDict()
+        self._numbers = 0
+        self._look = 0
+        self._pickles = CallPickles(link, self._known)
+        client.calls.rooms.memory = self._pickles.memory
+        client.calls.resend = self._resend
+        #: Why no function can be called any more: the initializer has failed.
+        self.broken: InitializerFailure | None = None
+
+    def submit(self, fn: Callable[..., T], args: tuple[Any, ...], kwargs: dict[str, Any]) -> PoolFuture[T]:
+        """Call a function in a worker; see `Pool.submit`."""
+        if kwargs or self._waiting or (future := self._submit_short(fn, args)) is None:
+            return self._submit(partial(self._pickles.pack, fn), args, kwargs)
+        return future
+
+    def _submit_short(self, fn: Callable[..., T], args: tuple[Any, ...]) -> PoolFuture[T] | None:
+        """Give a call of a known function with short, plain arguments to a ring, as most are; return None for any other one."""
+        function = self._pickles.find(fn)
+        if function is None or not function.on_rings or (payload := self._pack_short(function, args)) is None:
+            return None
+        self._check()
+        future: PoolFuture[T] = PoolFuture()
+        return future if self._begin_short(function, payload, copy_context(), future) else None
+
+    def _pack_short(self, function: KeptFunction, args: tuple[Any, ...]) -> bytes | None:
+        """Return the payload of short, plain arguments for a ring; None for any other ones, or if no ring may take them."""
+        payload = pickle_scalars(args) if self._may_use_rings(function) else None
+        return payload if payload is not None and len(payload) <= INLINE_BYTES else None
+
+    def _begin_short(
+        self, function: KeptFunction, payload: bytes, context: Context | None, future: PoolFuture[Any] | None
+    ) -> RingCall | None:
+        """Give what `_pack_short` has packed to a ring; return the call, None if no ring takes it."""
+        call = RingCall(function.number, payload, PLAIN, context, future, self._ring_call_ended, None, function.name)
+        if not self.client.calls.submit(call):
+            return None
+        # An interrupt before this line leaves a call that no end waits for: its caller has no future either.
+        self._note_submitted(future or call)
+        return call
+
+    def map(
+        self, fn: Callable[..., T], iterables: tuple[Iterable[Any], ...], timeout: float | None, chunksize: int
+    ) -> Iterator[T]:
+        """Call a function for many items; see `Pool.map`."""
+        if chunksize < 1:
+            raise ValueError(f"chunksize must be at least 1, got {chunksize}")
+        deadline = None if timeout is None else time.monotonic() + timeout
+        self._check()
+        if chunksize == 1:
+            pack = PackedOnce(self._pickles, fn, name_of(fn))
+            items = zip(*iterables, strict=False)
+            return CallResults(self._begin_all(pack, items), deadline, self.client.abandoned)
+        call, chunks = chunks_of(fn, iterables, chunksize)
+        pack = PackedOnce(self._pickles, call, name_of(fn))
+        return ChunkResults.of(CallResults(self._begin_all(pack, chunks), deadline, self.client.abandoned))
+
+    def _check(self) -> None:
+        if self.broken is not None:
+            raise self.broken.copy()
+        self.client.check_open()
+
+    def _begin_all(self, pack: PackedOnce, calls: Iterable[tuple[Any, ...]]) -> deque[Any]:
+        begun: deque[Any] = deque()
+        for args in calls:
+            function, call = pack.function, None
+            if function is not None and not self._waiting and (payload := self._pack_short(function, args)) is not None:
+                call = self._begin_short(function, payload, None, None)
+            begun.append(call or self._begin(pack, args))
+        return begun
+
+    def _begin(self, pack: PackedOnce, args: tuple[Any, ...]) -> PoolFuture[Any] | RingCall:
+        """Submit a call of `map`, which needs no future if a ring takes it."""
+        function = pack.function
+        calls = self.client.calls
+        if function is None or not calls.exist or self._waiting or not self._may_use_rings(function):
+            return self._submit(pack, args, {})
+        packed = pack(args, {})
+        call = self._ring_call(packed, None, None)
+        if call is None or not calls.submit(call):
+            return self._submit(lambda args, kwargs: packed, args, {})
+        self._note_submitted(call)
+        return call
+
+    def _note_submitted(self, known_as: PoolFuture[Any] | RingCall) -> None:
+        """Count a call that a ring has, and look at results now and then."""
+        calls = self.client.calls
+        self.client.open_futures.count(known_as)
+        calls.unpark()
+        self._look += 1
+        if not self._look % _LOOKS:
+            calls.collect()
+
+    def _submit(self, pack: Pack, args: tuple[Any, ...], kwargs: dict[str, Any]) -> PoolFuture[Any]:
+        self._check()
+        future: PoolFuture[Any] = PoolFuture()
+        try:
+            packed = pack(args, kwargs)
+        except PoolRefused:
+            raise
+        except Exception as error:  # noqa: BLE001 - pickling runs the user's code; the future gets its error
+            future.set_running_or_notify_cancel()
+            future.set_exception(error)
+            return future
+        function = packed.function
+        if function is not None and function.on_rings and not self._waiting and self._may_use_rings(function):
+            ring_call = self._ring_call(packed, copy_context(), future)
+            if ring_call is not None and self.client.calls.submit(ring_call):
+                # An interrupt before this line leaves a call that no end waits for: its caller has no future either.
+                self._note_submitted(future)
+                return future
+        call = _Call(packed, future)
+        future.withdraw = partial(self._withdraw, call)
+        # An interrupt between these steps would leave a future that never ends.
+        with deferred_interrupts():
+            self.client.open_futures.add(future)
+            self._waiting.append(call)
+            self._send_waiting()
+        if isinstance(call.unsent, CoordinatorLoss):
+            raise call.unsent  # no worker has begun it: it may be sent to another server
+        return future
+
+    def _may_use_rings(self, function: KeptFunction) -> bool:
+        """Return whether a call may overtake those that are sent as messages: not if one worker calls all, in order."""
+        return bool(function.number) and (not self._under_way or self.client.workers > 1)
+
+    def _ring_call(self, packed: Packed, context: Context | None, future: PoolFuture[Any] | None) -> RingCall | None:
+        """Return a call for a ring, None if it is too long for one."""
+        function, payload, plain, sent, name = packed
+        if function is None or len(payload) > INLINE_BYTES or not function.number:
+            return None
+        return RingCall(function.number, payload, plain, context, future, self._ring_call_ended, sent, name)
+
+    def _ring_call_ended(self) -> None:
+        if self._waiting:
+            self._send_waiting()
+
+    def _resend(self, calls: list[RingCall]) -> None:
+        """Send calls by messages that no ring takes any more."""
+        with self._counting:
+            functions = {known.number: known for known in self._known.values()}
+        for each in calls:
+            future = each.future
+            self.client.open_futures.forget(each.known_as)
+            if future is None:
+                each.future = future = PoolFuture()
+            call = _Call(Packed(functions[each.number], each.payload, each.plain, each.sent, each.name), future)
+            each.sent = None
+            call.context = each.context or call.context
+            future.withdraw = partial(self._withdraw, call)
+            future.driver = None
+            self.client.open_futures.follow(future)
+            each.handed = True
+            self._waiting.append(call)
+        self._send_waiting()
+        self.client.wake_thread()
+
+    def _send_waiting(self) -> None:
+        """Send the calls that wait, as far as there is room."""
+        with self._sending:
+            while (call := self._next()) is not None:
+                function = call.function
+                try:
+                    self._prepare(function)
+                    if function is not None:
+                        self._ask_for_rings(function)
+                    number = 0 if function is None else function.number
+                    self.client.begin(Kind.CALL, number, call.payload, request=self._request(call))
+                except Exception as error:  # noqa: BLE001 - most often PoolClosed; each ends this call
+                    self._end(call)
+                    call.unsent = error
+                    call.future.note_begun()
+                    call.future.set_exception(error)
+                    call.free()
+                call.payload = b""
+        self.client.calls.unpark()
+
+    def _ask_for_rings(self, function: KeptFunction) -> None:
+        """Let a function be called on rings after some calls by messages: it is sent to each worker then."""
+        function.calls += 1
+        if function.calls >= HOT and function.on_rings != function.number:
+            function.on_rings = function.number
+            self.client.tell(Kind.CALLS, function.number)
+
+    def _move_to_ring(self, call: _Call) -> bool:
+        """Give a call that waits to a ring, with the lock held that counts; return whether one takes it."""
+        function = call.function
+        if function is None or not function.on_rings or not self._may_use_rings(function):
+            return False
+        packed = Packed(function, call.payload, call.plain, call.sent, call.name)
+        moved = self._ring_call(packed, call.context, call.future)
+        if moved is None or not self.client.calls.submit(moved):
+            return False
+        call.sent = None
+        self._waiting.popleft()
+        return True
+
+    def _next(self) -> _Call | None:
+        """Return the next call to send and count it as sent; None if there is none, or no room."""
+        with self._counting:
+            while self._waiting and self._move_to_ring(self._waiting[0]):
+                pass
+            if not self._waiting or (self.client.calls.outstanding and self.client.workers == 1):
+                return None
+            call = self._waiting[0]
+            nbytes = call.nbytes
+            if self._under_way and (self._under_way >= IN_FLIGHT or self._bytes + nbytes > BYTES_IN_FLIGHT):
+                return None
+            if call.function is not None:
+                # The same function may have been sent for another call that waited.
+                call.function = self._known.get(call.function.digest, call.function)
+                if not call.function.number and not self._has_room(call.function):
+                    return None
+                call.function.in_flight += 1
+            self._waiting.popleft()
+            self._under_way += 1
+            self._bytes += nbytes
+            call.request = Request()
+            return call
+
+    def _has_room(self, function: KeptFunction) -> bool:
+        """Return whether the coordinator can get a further function, once idle ones are discarded."""
+        busy = [known for known in self._known.values() if known.in_flight]
+        nbytes = sum(len(known.data) for known in busy) + len(function.data)
+        return not busy or (len(busy) < _KEPT and nbytes <= _KEPT_BYTES)
+
+    def _prepare(self, function: KeptFunction | None) -> None:
+        """Let the coordinator have the initializer and a function, and discard those used least recently."""
+        client = self.client
+        if self._initializer is not None:
+            call, args = self._initializer
+            first = self._pickles.keep(pickle_for_worker(call), name_of(call))
+            arguments = bounded(pickle_for_worker((args, {})), "the arguments of the initializer")
+            self._number(first)
+            client.tell(Kind.INITIALIZER, first.number, arguments)
+            self._initializer = None
+        if function is None:
+            return
+        if not function.number:
+            with self._counting:
+                kept = sum(len(known.data) for known in self._known.values()) + len(function.data)
+                used = self.client.calls.functions_used()
+                idle = [each for each in self._known.values() if not each.in_flight and each.number not in used]
+                discarded = []
+                for known in idle:
+                    if len(self._known) < _KEPT and kept <= _KEPT_BYTES:
+                        break
+                    del self._known[known.digest]
+                    kept -= len(known.data)
+                    discarded.append(known)
+                self._known[function.digest] = function
+            for known in discarded:
+                number, known.number, known.on_rings, known.calls = known.number, 0, 0, 0
+                client.calls.discard(number)
+                client.tell(Kind.DISCARD, number)
+            self._number(function)
+        self._known.move_to_end(function.digest)
+
+    def _number(self, function: KeptFunction) -> None:
+        self._numbers += 1
+        self.client.tell(Kind.FUNCTION, self._numbers, function.data)
+        function.number = self._numbers
+
+    def _request(self, call: _Call) -> Request:
+        request = call.request or Request()
+        request.settle = lambda _: self._end(call)
+        request.resolve = lambda answer: self._resolve(call, answer)
+        request.begin = call.future.note_begun
+        request.context = call.context
+        return request
+
+    def _end(self, call: _Call) -> None:
+        """Note that a call has ended. The thread that reads the answer calls this."""
+        with self._counting:
+            self._under_way -= 1
+            self._bytes -= call.nbytes
+            if call.function is not None:
+                call.function.in_flight -= 1
+
+    def _withdraw(self, call: _Call) -> bool:
+        """Withdraw a call; return whether no worker has begun it or will."""
+        with self._counting:
+            if call.request is None:
+                try:
+                    self._waiting.remove(call)
+                except ValueError:
+                    pass  # another thread has withdrawn it
+                call.payload = b""
+                call.free()
+                return True
+        return self.client.withdraw(call.request)
+
+    def _resolve(self, call: _Call, answer: Message) -> None:
+        """Resolve a future with a function's outcome, after sending the next one. The client's own thread calls this."""
+        try:
+            self._note_outcome(call, answer)
+        finally:
+            call.free()
+            if call.request is not None:
+                call.request.settle = call.request.begin = None  # no cycle keeps the result, which may be large
+
+    def _note_outcome(self, call: _Call, answer: Message) -> None:
+        error: Exception | None = None
+        number = call.request.number if call.request is not None else 0
+        if answer[0] == Kind.FAILED:
+            self.client.calls.rooms.drop(number)
+            error = error_from_wire(answer[2])
+            if isinstance(error, InitializerFailure):
+                self.broken = error
+            elif isinstance(error, CoordinatorLoss):
+                error = not_called_twice(error)
+        self._send_waiting()
+        future = call.future
+        if answer[0] == Kind.WITHDRAWN:
+            future.note_cancelled()
+            return
+        future.note_begun()
+        if error is not None:
+            future.set_exception(name_loss(error, call.name))
+        elif answer[0] == Kind.RAISED:
+            future.set_exception(load_exception(*answer[2:4]))
+        else:
+            rooms = self.client.calls.rooms
+            value, failure = load_value(lambda: rooms.open(answer[-1], number, call.sent).load())
+            if failure is not None:
+                future.set_exception(failure)
+            else:
+                future.set_result(value)

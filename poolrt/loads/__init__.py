@@ -1,0 +1,1 @@
+"""Loads of models: what may be loaded, its way to the coordinator, and the progress."""

@@ -1,0 +1,1 @@
+"""A pool's shared memory: the arena's allocator, and a client's slots and arrays in it."""

@@ -1,0 +1,1 @@
+"""What notebooks show: tables of a pool, and the progress of a load."""

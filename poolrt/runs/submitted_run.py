@@ -1,0 +1,245 @@
+"""The run of a future on a ring: the thread that waits for the future resolves it, and no other one is needed."""
+
+from __future__ import annotations
+
+from _thread import allocate_lock
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from poolrt.connection.futures import PoolFuture
+from poolrt.connection.link import Link
+from poolrt.errors import CoordinatorLoss, PoolError
+from poolrt.workers.ipc.ring import EXECUTED
+
+from .model_run import ModelRun
+from .placed_runs import PlacedRun
+from .ring_entry import RingEntry
+from .ring_run import leave_entry
+from .run_pace import RunPace
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from poolrt.model import Model
+
+    from .loaded_model import LoadedModel
+
+
+class FuturePace(RunPace):
+    """The pace of the futures of one model."""
+
+    __slots__ = ()
+
+    def submit(
+        self, model: Model, loaded: LoadedModel, inputs: dict[str, Any], limit_s: float | None
+    ) -> PoolFuture[dict[str, NDArray[Any]]] | None:
+        """Begin a run in a prepared place and return its future; None if it is not begun. Raises PoolClosed."""
+        open_futures = loaded.client.open_futures
+        open_futures.check()
+        run = PlacedRun()
+        begun = False
+        future: PoolFuture[dict[str, NDArray[Any]]] = PoolFuture()
+        try:
+            sequence = self.put(inputs, run, loaded)
+            self.places = None  # of a ring that may be lost
+            if sequence <= 0:
+                return None
+            run.sequence = sequence
+            submitted = SubmittedRun(model, loaded, run, None)
+            submitted.drives(future)
+            if limit_s is not None:
+                model._session.deadlines.watch(future, limit_s, submitted.expire)
+            begun = True
+        finally:
+            if not begun:
+                future.driver = future.withdraw = None
+                run.abandon(loaded)
+        open_futures.resolve_some()
+        return future
+
+
+def submit_on_ring(model: Model, run: ModelRun, link: Link, future: PoolFuture[Any], limit_s: float | None) -> bool:
+    """Begin the run of a future on a ring and become its driver; return False if it has to be sent as a message."""
+    entry = run.start_on_ring(link)
+    if entry is None:
+        return False
+    try:
+        submitted = SubmittedRun(model, model._loaded, entry, run)
+        submitted.drives(future)
+        if limit_s is not None:
+            model._session.deadlines.watch(future, limit_s, submitted.expire)
+    except BaseException:
+        future.driver = future.withdraw = None
+        run.abandon()
+        raise
+    link.client.open_futures.resolve_some()
+    return True
+
+
+class SubmittedRun:
+    """The driver of one future (`poolrt.connection.futures.Driver`). Safe for use by several threads."""
+
+    __slots__ = ("_client", "_entry", "_loaded", "_lock", "_model", "_outcomes", "_run")
+
+    def __init__(self, model: Model, loaded: LoadedModel, entry: RingEntry | PlacedRun, run: ModelRun | None) -> None:
+        """Take what was begun: an entry of ``run``, or one in a prepared place."""
+        self._model = model
+        self._loaded = loaded
+        self._client = loaded.client
+        self._run = run
+        self._entry: RingEntry | PlacedRun | None = entry
+        self._lock = allocate_lock()
+        #: Result and error, until a thread has taken them to resolve the future.
+        self._outcomes: list[tuple[Any, BaseException | None]] = []
+
+    def drives(self, future: PoolFuture[Any]) -> None:
+        """Become the driver of a future. Raises what `OpenFutures.check` raises."""
+        future.withdraw = partial(self.withdraw, future)
+        future.driver = self
+        self._client.open_futures.add_driven(future)
+
+    @property
+    def entry(self) -> RingEntry | PlacedRun | None:
+        """What it waits for, None if nothing is left to wait for."""
+        return self._entry
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether `look` resolves the future, or something else does."""
+        entry = self._entry
+        return entry is None or entry.ended
+
+    def drive(self, future: PoolFuture[Any], deadline: float | None) -> None:
+        """Return once the future is done, or will be without this driver, or at a time of `time.monotonic`."""
+        entry = self._entry
+        if entry is not None and not entry.ended:
+            try:
+                self._wait(entry, deadline)
+            except TimeoutError:
+                return
+            except PoolError as error:
+                self._lose(future, error)
+        self._resolve(future)
+
+    def _wait(self, entry: RingEntry | PlacedRun, deadline: float | None) -> None:
+        """Wait for an entry; if it is in a prepared place, as its model's pace says."""
+        pace, ring = self._loaded.pace, entry.ring
+        if pace is not None and isinstance(entry, PlacedRun):
+            pace.wait(entry, self._loaded, deadline)
+        elif ring is not None:
+            ring.wait(entry, self._client, deadline)
+
+    def look(self, future: PoolFuture[Any]) -> None:
+        """Resolve the future if its run has ended, and note if it has begun, without waiting."""
+        entry, client = self._entry, self._client
+        ring = None if entry is None else entry.ring
+        if entry is not None and ring is not None:
+            ring.look()
+            if not entry.ended:
+                if client.lost is not None:
+                    self._lose(future, client.lost.copy())
+                elif ring.has_begun(entry):
+                    future.note_begun()
+                    return
+        self._resolve(future)
+
+    def want(self, future: PoolFuture[Any]) -> None:
+        """Let a thread of the ring resolve the future."""
+        ring = None if self._entry is None else self._entry.ring
+        if ring is not None:
+            ring.watcher.watch(future, self, self._client)
+
+    def withdraw(self, future: PoolFuture[Any]) -> bool:
+        """Withdraw the run; return whether no worker has executed it or ever will."""
+        with self._lock:
+            entry = self._entry
+            if isinstance(entry, PlacedRun):
+                if not entry.withdraw():
+                    return False
+                self._entry = None
+                entry.abandon(self._loaded)
+            else:
+                if entry is None or entry.ring is None or not entry.ring.withdraw(entry):
+                    return False
+                self._entry = None
+                entry.ring.abandon(entry)
+        self._client.open_futures.finish_driven(future)
+        return True
+
+    def expire(self, future: PoolFuture[Any], limit_s: float) -> None:
+        """Resolve a future with a TimeoutError, because its time is over, unless its run has ended."""
+        with self._lock:
+            entry = self._entry
+            if entry is not None and not entry.ended:
+                if isinstance(entry, RingEntry):
+                    leave_entry(self._loaded, entry, timed_out=True)
+                else:
+                    entry.leave(self._loaded, timed_out=True)
+                self._outcomes.append((None, self._model._timed_out(limit_s)))
+                self._entry = None
+            run = self._run if self._entry is None and not self._outcomes else None
+        if run is not None:
+            run.expire(future, limit_s)
+            return
+        self._resolve(future)
+
+    def _resolve(self, future: PoolFuture[Any]) -> None:
+        """Resolve the future if its entry has ended; one of several threads does."""
+        with self._lock:
+            entry = self._entry
+            if entry is not None and entry.ended:
+                try:
+                    self._take(future, entry)
+                except PoolError as error:
+                    self._give_up(future, error)
+                self._entry = None
+        try:
+            result, failure = self._outcomes.pop()
+        except IndexError:
+            return
+        try:
+            future.settle(result, failure)
+        except BaseException:
+            future.settle(result, failure)  # an interrupt has ended it
+            raise
+        finally:
+            self._client.open_futures.finish_driven(future)
+
+    def _take(self, future: PoolFuture[Any], entry: RingEntry | PlacedRun) -> None:
+        """Take the outputs, or send the run as a message: then the connection's thread resolves the future."""
+        if isinstance(entry, PlacedRun):
+            if entry.status == EXECUTED:
+                if not self._outcomes:  # an interrupt may have ended an earlier call
+                    self._outcomes.append((entry.copy(), None))
+                entry.release()
+                return
+            if self._run is None:
+                self._run = ModelRun.resume(self._model, self._loaded, entry)
+        run = self._run
+        if run is None or run.entry is None:
+            return
+        outputs = run.take_outputs(run.entry, future)
+        if outputs is not None:
+            self._outcomes.append((outputs, None))
+
+    def _lose(self, future: PoolFuture[Any], error: PoolError) -> None:
+        """Handle the end of the connection."""
+        with self._lock:
+            if self._entry is not None:
+                self._give_up(future, error)
+                self._entry = None
+
+    def _give_up(self, future: PoolFuture[Any], error: PoolError) -> None:
+        """Resolve the future with an error, or begin its run again on another connection."""
+        run, entry = self._run, self._entry
+        if run is None and isinstance(entry, PlacedRun):
+            run = self._run = ModelRun(self._model, entry.inputs())
+            run.note_loaded(self._loaded)
+            entry.release()
+        if run is not None and isinstance(error, CoordinatorLoss) and run.may_repeat():
+            try:
+                run.begin_again(future)
+                return
+            except PoolError as failure:
+                error = failure
+        self._outcomes.append((None, error))
