@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
-from concurrent.futures._base import FINISHED, PENDING, RUNNING
+from concurrent.futures._base import CANCELLED, FINISHED, PENDING, RUNNING
 from typing import Any, Final, Protocol, TypeVar
 
 from poolrt.errors import PoolClosed, PoolError
@@ -72,9 +72,8 @@ class PoolFuture(Future[T]):
         self.withdraw: Callable[[], bool] | None = None
         #: What resolves this future in the thread that waits for it; None if a thread of the connection does.
         self.driver: Driver | None = None
-        # Reentrant: callbacks of a cancelled future, which run inside, may cancel it again.
+        # Of the condition too: nothing but a thread that holds it changes the state.
         self._noting = threading.RLock()
-        self._noted = False
 
     @property
     def _condition(self) -> threading.Condition:  # type: ignore[override]
@@ -82,7 +81,7 @@ class PoolFuture(Future[T]):
         made = self._made
         if made is None:
             # One of several threads makes it: this is one call without a step in Python.
-            made = self._made = self.__dict__.setdefault("_only", threading.Condition())
+            made = self._made = self.__dict__.setdefault("_only", threading.Condition(self._noting))
         return made
 
     @property
@@ -135,24 +134,21 @@ class PoolFuture(Future[T]):
 
     def settle(self, result: T | None, exception: BaseException | None = None) -> None:
         """Resolve a future with a driver. If an interrupt ends this, call it again."""
-        if self._state in _OPEN:
-            # A thread that makes the condition after these lines sees the state; one that made it before is notified.
-            # `note_begun` of another thread comes before these lines, or after them.
-            with self._noting:
-                self._state = RUNNING
+        # A thread that makes the condition after this block sees the state; one that made it before is notified. Were the state
+        # set outside, `concurrent.futures.wait` could count this future as done and be told of its end as well.
+        with self._noting:
+            if self._state in _OPEN:
                 self._result = result
                 self._exception = exception
                 self._state = FINISHED
-        self.withdraw = None
-        if self._announced:
-            return
-        if self._made is not None:
-            with self._made:
-                self._announced = True
+            self.withdraw = None
+            if self._announced:
+                return
+            if self._made is not None:
                 for waiter in self._waiting:
                     waiter.add_result(self) if self._exception is None else waiter.add_exception(self)
                 self._made.notify_all()
-        self._announced = True
+            self._announced = True
         if self._done_callbacks:
             self._invoke_callbacks()  # type: ignore[attr-defined]
 
@@ -180,9 +176,16 @@ class PoolFuture(Future[T]):
         """Cancel this future, whose request is withdrawn. May be repeated."""
         with self._noting:
             self.withdraw = None
-            if super().cancel() and not self._noted:
-                self._noted = True
-                self.set_running_or_notify_cancel()
+            first = self._state == PENDING
+            if first:
+                self._state = CANCELLED
+            if self._state == CANCELLED:
+                self.set_running_or_notify_cancel()  # sets the next state
+                if self._made is not None:
+                    self._made.notify_all()
+        if first:
+            # Without a lock held: a callback may wait for a thread that asks this future.
+            self._invoke_callbacks()  # type: ignore[attr-defined]
 
     def _drive(self, timeout: float | None) -> float | None:
         """Drive a future that is not done; return the rest of a timeout in seconds."""
@@ -217,6 +220,6 @@ class PoolFuture(Future[T]):
 
     def note_begun(self) -> None:
         """Set this future running, if no thread has resolved or cancelled it."""
-        with self._noting, self._condition:
+        with self._noting:
             if self._state == PENDING:
                 self._state = RUNNING

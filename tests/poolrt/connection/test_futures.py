@@ -8,6 +8,7 @@ import threading
 import time
 import weakref
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -161,28 +162,44 @@ def test_a_driver_that_another_thread_drops_meanwhile_is_no_error() -> None:
         future.result(0.01)
 
 
-class _Meeting(threading.Condition):
-    """A condition that lets another thread resolve its future when this one enters it for the first time."""
+@pytest.mark.parametrize("change", [lambda future: future.settle(7), PoolFuture.note_cancelled, PoolFuture.note_begun])
+def test_no_future_changes_while_a_waiter_holds_its_condition(change: Callable[[PoolFuture[Any]], None]) -> None:
+    """`concurrent.futures.wait` counts futures that are done, then adds itself to all: each is counted or tells it, not both."""
+    future, other = PoolFuture[Any](), PoolFuture[Any]()
+    thread = threading.Thread(target=change, args=(future,))
+    with future._condition:
+        thread.start()
+        thread.join(0.2)
+        assert not future.done()
+        assert not future.running()
+    thread.join(5)
+    assert future.done() or future.running()
+    assert concurrent.futures.wait([future, other], timeout=0.05).not_done == {other} | (
+        {future} if future.running() else set()
+    )
 
-    def __init__(self, future: PoolFuture[int]) -> None:
-        super().__init__()
-        self.other = threading.Thread(target=future.settle, args=(7,))
-        self.others = iter([self.other])
 
-    def __enter__(self) -> bool:
-        for other in self.others:
-            other.start()
-            other.join(0.3)  # it ends now or once this thread has left
-        return super().__enter__()
-
-
-def test_a_future_that_is_resolved_while_another_thread_sets_it_running_is_done() -> None:
+def test_a_future_that_is_resolved_stays_so() -> None:
     future: PoolFuture[int] = PoolFuture()
-    meeting = _Meeting(future)
-    future.__dict__["_only"] = meeting
+    future.settle(7)
     future.note_begun()
-    meeting.other.join(10)
-    assert future.done()
-    assert future.result(0) == 7
-    future.note_begun()
-    assert future.done()
+    future.note_cancelled()
+    assert (future.done(), future.running(), future.cancelled(), future.result(0)) == (True, False, False, 7)
+
+
+def test_a_callback_of_a_cancelled_future_may_wait_for_a_thread_that_asks_for_it() -> None:
+    future: PoolFuture[Any] = PoolFuture()
+    seen: list[object] = []
+
+    def ask_in_another_thread(_: object) -> None:
+        thread = threading.Thread(
+            target=lambda: seen.append(future.exception(0) if not future.cancelled() else "cancelled")
+        )
+        thread.start()
+        thread.join(5)
+
+    future.add_done_callback(ask_in_another_thread)
+    future.note_cancelled()
+    future.note_cancelled()
+    assert seen == ["cancelled"]
+    assert concurrent.futures.wait([future], timeout=5).done == {future}
