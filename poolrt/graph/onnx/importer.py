@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -25,6 +25,7 @@ from .empty_results import empty_results, has_empty
 from .expansion import MOST_DEPTH, MOST_NODES, Expansion, find_expansion, local_functions
 from .folding import Array, Folding
 from .model_file import ModelFile, onnx_package, read_model
+from .node_order import in_order
 from .operators import OPERATORS, OPERATORS_OF, SEQUENCES
 from .patterns import Patterns
 from .ports import check_output, declared_shape, known_input, open_input
@@ -143,9 +144,6 @@ class _Import:
             raise ModelError("it has sparse initialisers, which are not supported")
         if not self.proto.output:
             raise ModelError("it has no outputs")
-        for name in _names(self.file.proto):
-            if not isinstance(name, str):  # protobuf returns the bytes of a name that it cannot decode
-                raise ModelError(f"the name {name!r} is not UTF-8")
         scope = Scope.of_graph(self.proto, self.opset)
         scope.found.update(self.file.initializers() if initializers is None else initializers)
         for declared in self.proto.input:
@@ -184,7 +182,7 @@ class _Import:
 
     def _add_nodes(self, scope: Scope) -> None:
         """Add the nodes of the model's graph. Raises UnsupportedNode that names all that are not supported."""
-        nodes, total = iter(self.proto.node), len(self.proto.node)
+        nodes, total = iter(in_order(self.proto.node, scope.has)), len(self.proto.node)
         try:
             for number, node in enumerate(nodes):
                 self.show(total, number)
@@ -332,7 +330,7 @@ class _Import:
         self.expanded_nodes += len(nodes)
         if scope.depth > MOST_DEPTH or self.expanded_nodes > MOST_NODES:
             raise call.unsupported(f"functions of more than {MOST_NODES} nodes, or nested deeper than {MOST_DEPTH}")
-        for node in nodes:
+        for node in in_order(nodes, scope.has):
             self._add_node(node, scope)
 
     def _call(self, node: Any, attributes: list[Any], scope: Scope) -> NodeCall:
@@ -438,17 +436,6 @@ def _as_tuple(results: Results) -> tuple[Operand | None, ...]:
 def _label(node: Any) -> str:
     """Return a node's name in messages: its own, else its result's."""
     return str(node.name or (node.output[0] if node.output else node.op_type))
-
-
-def _names(model: Any) -> Iterator[object]:
-    graph = model.graph
-    for tensor in (*graph.initializer, *graph.input, *graph.output):
-        yield tensor.name
-    for function in model.functions:
-        yield from (function.name, function.domain, *function.input, *function.output, *function.attribute)
-    for node in (*graph.node, *(node for function in model.functions for node in function.node)):
-        yield from (node.name, node.op_type, node.domain, *node.input, *node.output)
-        yield from (each.name for each in node.attribute)
 
 
 def _attribute(attribute: Any, label: str) -> Any:

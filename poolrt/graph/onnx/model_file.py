@@ -24,6 +24,7 @@ from .detached import detach
 from .external_data import ExternalData, open_regular
 from .foreign_format import describe_format
 from .message_count import TooManyMessages, check_messages
+from .names import undecodable_name
 
 Array: TypeAlias = NDArray[Any]
 #: TensorProto.DataType -> little-endian NumPy type of its raw data (onnx.proto, "message TensorProto").
@@ -88,7 +89,7 @@ def read_model(source: str | os.PathLike[str] | bytes | Any) -> ModelFile:
     """
     onnx = onnx_package()
     if isinstance(source, onnx.ModelProto):
-        return ModelFile(source, "model")
+        return _checked(ModelFile(source, "model"))
     if isinstance(source, (bytes, bytearray, memoryview)):
         return _parse(onnx, memoryview(source), "model", None)
     if not isinstance(source, str | os.PathLike):
@@ -150,7 +151,14 @@ def _parse(onnx: ModuleType, content: memoryview, label: str, external: External
         raise _no_model(label, content, str(error)) from error
     if not model.HasField("graph"):
         raise _no_model(label, content, "it holds no graph")
-    return ModelFile(model, label, external, detached)
+    return _checked(ModelFile(model, label, external, detached))
+
+
+def _checked(file: ModelFile) -> ModelFile:
+    name = undecodable_name(file.proto)
+    if name is not None:
+        raise ModelError(f"{file.label}: the name {name!r} is not UTF-8")
+    return file
 
 
 def _no_model(label: str, content: memoryview, reason: str) -> ModelError:

@@ -28,7 +28,7 @@ class Scope:
     @classmethod
     def of_graph(cls, graph: Any, opset: int) -> Scope:
         """Return the scope of a model's graph."""
-        return cls(opset, _read(graph.node, (each.name for each in graph.output)))
+        return cls(opset, names_read(graph.node, (each.name for each in graph.output)))
 
     @classmethod
     def of_function(
@@ -43,12 +43,12 @@ class Scope:
         given = {**body.defaults, **{each.name: each for each in attributes}}
         found: dict[str, Item | None] = dict.fromkeys(body.inputs)
         found.update(zip(body.inputs, operands, strict=False))
-        return cls(body.opset, _read(body.nodes, body.outputs), found, given, None, path, depth)
+        return cls(body.opset, names_read(body.nodes, body.outputs), found, given, None, path, depth)
 
     @classmethod
     def of_branch(cls, graph: Any, outer: Scope, path: str) -> Scope:
         """Return the scope of a branch, which reads values around it too."""
-        read = _read(graph.node, (each.name for each in graph.output))
+        read = names_read(graph.node, (each.name for each in graph.output))
         return cls(outer.opset, read, {}, outer.given, outer, path, outer.depth + 1)
 
     def has(self, name: str) -> bool:
@@ -81,7 +81,8 @@ class Scope:
         return f"{self.path}/{name}" if self.path else name
 
 
-def _read(nodes: Iterable[Any], outputs: Iterable[str]) -> frozenset[str]:
+def names_read(nodes: Iterable[Any], outputs: Iterable[str] = ()) -> frozenset[str]:
+    """Return the names that nodes and their branches read, and those of ``outputs``."""
     read = set(outputs)
     left = list(nodes)
     while left:
