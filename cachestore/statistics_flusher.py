@@ -123,7 +123,10 @@ class StatisticsFlusher:
         self.flush_hits()
 
     def counts_of_all(self, tier: RedisTier | None) -> tuple[RedisTier | None, dict[str, int]]:
-        """Return the counts of all processes, and the tier unless it has gone away: then those in the node's journal."""
+        """Return the counts of all processes, and the tier unless it has gone away.
+
+        Then they are those in the node's journal, with what Redis has been sent, here or by an ended process, and not answered.
+        """
         counts: dict[str, int] | None = None
         if tier is not None:
             try:
@@ -133,7 +136,10 @@ class StatisticsFlusher:
                 tier = None
         if counts is None:
             self.flush_to_journal()
-            counts = self._node.journal_read().counts
+            journal = self._node.journal_read()
+            counts = merge(
+                [journal, *(Batch(each.counts, ()) for each in (*journal.sent, *tuple(self._outbox)))]
+            ).counts
         return tier, merge([Batch(counts, ()), Batch(self.own_counts(), ())]).counts
 
     def own_counts(self) -> dict[str, int]:

@@ -251,8 +251,10 @@ def test_counts_that_a_frozen_redis_has_heard_and_not_answered_are_added_once(
     store._components.tally.add("waits", 7)
     # Redis hears this, says nothing, and does it when it is thawed
     store._components.flusher.flush(tier)
+    assert store.stats()["waits"] == 7
     if ends:
         store.close()
+        assert make_store(url="unix:///no-server").stats()["waits"] == 7
     own_server.thaw()
     other = make_store(url=own_server.url) if ends else store
     wait_until(lambda: other.stats()["waits"] != 0)

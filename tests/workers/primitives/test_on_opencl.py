@@ -8,8 +8,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from poolrt.cachestore import CacheStore
-
 from ..own_process import ANSWER_S, ROOT
 
 
@@ -28,22 +26,17 @@ def run(home: Path) -> dict[str, Any]:
 
 
 def test_a_primitive_outlives_its_engine_and_is_shared_by_threads_and_streams(device: str, tmp_path: Path) -> None:
-    try:
-        found = run(tmp_path)
-        assert found["wrong"] == [[[], []], []]
-        assert (found["library"], found["user"]) == ([False, "created"], [True, "derived"])
-        assert found["held"]
-        assert found["gone"] == [True, True]
-        assert found["again"] == ["memory", True]
-        assert found["creations"] == 1
-        stream, source, host = found["refused"]
-        assert stream.startswith(
-            "stream: expect one on the primitive's Engine('opencl', 0), got one on another engine, "
-        )
-        assert source.startswith("argument 1 (SRC): expect memory on Engine('opencl', 0), got Memory(f32:abcd:1x32x6x6")
-        assert host == "argument 1 (SRC): expect memory on Engine('opencl', 0), got Memory(f32:abcd:1x32x6x6)"
-        # A new process creates nothing
-        again = run(tmp_path)
-        assert (again["library"][1], again["user"][1], again["creations"]) == ("files", "derived", 1)
-    finally:
-        CacheStore.connect(home=str(tmp_path)).down()
+    found = run(tmp_path)
+    assert found["wrong"] == [[[], []], []]
+    assert (found["library"], found["user"]) == ([False, "created"], [True, "derived"])
+    assert found["held"]
+    assert found["gone"] == [True, True]
+    assert found["again"] == ["memory", True]
+    assert found["creations"] == 1
+    stream, source, host = found["refused"]
+    assert stream.startswith("stream: expect one on the primitive's Engine('opencl', 0), got one on another engine, ")
+    assert source.startswith("argument 1 (SRC): expect memory on Engine('opencl', 0), got Memory(f32:abcd:1x32x6x6")
+    assert host == "argument 1 (SRC): expect memory on Engine('opencl', 0), got Memory(f32:abcd:1x32x6x6)"
+    # A new process creates nothing
+    again = run(tmp_path)
+    assert (again["library"][1], again["user"][1], again["creations"]) == ("files", "derived", 1)
