@@ -78,10 +78,14 @@ class PlacedRuns:
         words = self.places.words
         begin, end = self._known, min(words[DONE], self.sequence)
         if end > begin:
-            for sequence in range(max(begin + 1, end - CAPACITY + 1), end + 1):
-                status = words[STATUSES + (sequence - 1) % CAPACITY]
-                if status != EXECUTED:
-                    self._bad[sequence] = status
+            first = max(begin, end - CAPACITY)
+            count, start = end - first, first % CAPACITY
+            beyond = start + count - CAPACITY
+            statuses = words[STATUSES + start : STATUSES + CAPACITY + min(0, beyond)].tolist()
+            if beyond > 0:
+                statuses += words[STATUSES : STATUSES + beyond].tolist()
+            if statuses.count(EXECUTED) != count:
+                self._bad.update((first + 1 + at, status) for at, status in enumerate(statuses) if status != EXECUTED)
             self._known = end
         return self._known
 

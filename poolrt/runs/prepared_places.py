@@ -9,7 +9,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Sequence
 from itertools import count as count_from
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from poolrt.workers.ipc.ring import (
     CAPACITY,
@@ -25,6 +25,8 @@ from .placed_runs import PlacedRun, PlacedRuns
 from .run_inputs import Outputs
 
 if TYPE_CHECKING:
+    from _thread import LockType
+
     from numpy.typing import NDArray
 
     from poolrt.model import TensorSpec
@@ -45,6 +47,20 @@ FULL: Final = -1
 def bytes_of(specs: Sequence[TensorSpec]) -> int:
     """Return the bytes of the slots of one place."""
     return sum(_stride(spec.nbytes) for spec in specs)
+
+
+class Parts(NamedTuple):
+    """The parts of `PreparedPlaces` under the names that it has for them. All lists but ``held`` have `CAPACITY` items."""
+
+    ring: ClientRing
+    lock: LockType
+    words: memoryview
+    writers: list[int]
+    number: int
+    heads: list[int]
+    inputs: list[list[tuple[str, NDArray[Any], Any, tuple[int, ...]]]]
+    outputs: list[list[tuple[str, NDArray[Any]]]]
+    held: list[object]
 
 
 class PreparedPlaces:
@@ -75,6 +91,7 @@ class PreparedPlaces:
         "client",
         "count",
         "model",
+        "parts",
         "ring",
         "runs",
         "words",
@@ -130,12 +147,24 @@ class PreparedPlaces:
             made *= CAPACITY // count
         #: The last sequence for which there is room, as far as it is known.
         self._room = 0
+        #: What `put`, `copy` and `free` use, for the loop of `map_runs`, which has their steps in one place.
+        self.parts: Final = Parts(
+            ring,
+            ring.lock,
+            self.words,
+            self._writers,
+            self._number,
+            self._heads,
+            self._inputs,
+            self._outputs,
+            self._held,
+        )
 
     def put(self, inputs: Any, owner: Any, loaded: LoadedModel, leader: PlacedRun | None = None) -> int:
         """Copy inputs and publish a run, without waking the worker; return its sequence, `REFUSED` or `FULL`.
 
         It sets ``owner.runs``, and makes a ``leader`` lead if no thread waits for the ring. Inputs must be a dict of arrays that
-        are exactly what the model needs. After an interrupt, call `abandon`.
+        are exactly what the model needs. After an interrupt, call `abandon`. The loop of `map_runs` has these steps, too.
         """
         if type(inputs) is not dict or len(inputs) != self._input_count:
             return REFUSED
@@ -166,7 +195,7 @@ class PreparedPlaces:
             owner.runs = runs
             self._held[place] = owner
             if self._writers[index] != self._number:
-                self._write(index)
+                self.write(index)
             words[self._heads[index]] = sequence
             words[SUBMITTED] = sequence
             if leader is not None and not ring.leading:
@@ -241,7 +270,7 @@ class PreparedPlaces:
         self.runs = ring.newest = runs
         return runs
 
-    def _write(self, index: int) -> None:
+    def write(self, index: int) -> None:
         """Write all of an entry except its sequence, with the lock held."""
         body, begin = self._bodies[index], self._heads[index] + 1
         self._writers[index] = 0

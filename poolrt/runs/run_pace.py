@@ -26,8 +26,8 @@ BATCH: Final = 16
 #: Wake-ups between looks at the coordinator's messages.
 _GLANCE: Final = GLANCE // BATCH
 #: Runs between looks at the clock; nanoseconds from one to the next after which runs begin at once, and how many do.
-_CLOCK: Final = 4
-_GAP_NS: Final = 200_000
+CLOCK: Final = 4
+GAP_NS: Final = 200_000
 _AT_ONCE: Final = 4
 #: Nanoseconds of a wait for each run that has ended, from which on runs are long, and how many of the next ones begin at once.
 _LONG_NS: Final = 100_000
@@ -40,31 +40,31 @@ class RunPace:
     Threads that share it disturb nothing but the pace.
     """
 
-    __slots__ = ("_at_once", "_batch", "_left", "_loaded", "_looked", "_unrung", "_woken", "places")
+    __slots__ = ("_batch", "_loaded", "_woken", "at_once", "left", "looked", "places", "unrung")
 
     def __init__(self, batch: int) -> None:
         self._batch = batch
         #: Runs that begin at once from now on.
-        self._at_once = _AT_ONCE
+        self.at_once = _AT_ONCE
         #: The places of the present batch, for whose last runs no bell was rung, and how many more runs it gets.
-        self._unrung: PreparedPlaces | None = None
-        self._left = 0
+        self.unrung: PreparedPlaces | None = None
+        self.left = 0
         #: How often a worker was woken.
         self._woken = 0
         self._loaded: LoadedModel | None = None
         #: When some run was begun, or a wait ended.
-        self._looked = 0
+        self.looked = 0
         #: The places of the run that was begun last.
         self.places: PreparedPlaces | None = None
 
     def put(self, inputs: Any, owner: Any, loaded: LoadedModel) -> int:
         """Begin a run, as `PreparedPlaces.put`; its worker is woken now or later. `places` has its place."""
-        places, left = self._unrung, self._left
-        if not left % _CLOCK:
+        places, left = self.unrung, self.left
+        if not left % CLOCK:
             now = perf_counter_ns()
-            if now - self._looked > _GAP_NS:
-                self._at_once = max(self._at_once, _AT_ONCE)
-            self._looked = now
+            if now - self.looked > GAP_NS:
+                self.at_once = max(self.at_once, _AT_ONCE)
+            self.looked = now
         if places is None or self._loaded is not loaded:
             self._loaded = loaded
             prepared = loaded.prepared
@@ -72,26 +72,25 @@ class RunPace:
             if places is None:
                 return REFUSED
             left = self._batch
-            if not self._at_once:
+            if not self.at_once:
                 places.defer()
         sequence = places.put(inputs, owner, loaded)
         if sequence <= 0:
             prepared = loaded.prepared
             if sequence == FULL and prepared is not None and (more := prepared.grow(places)) is not None:
-                self._unrung, self.places = more, more
+                self.unrung, self.places = more, more
                 return self.put(inputs, owner, loaded)
             self.wake()
             return sequence
-        self._unrung, self._left = places, left - 1
-        if self._at_once:
-            self._at_once -= 1
+        self.unrung, self.left = places, left - 1
+        if self.at_once:
+            self.at_once -= 1
             self.wake()
         elif left <= 1:
             self.wake()
         elif (sleep := places.words[WORKER_SLEEPS]) and not sleep & 1:
             # The lock that `put` has released is a barrier: the count was stored before this sleep was loaded.
-            places.ring.wake()  # it would not look again by itself
-            self._looked = perf_counter_ns()
+            self.wake_early(places)
         return sequence
 
     def wait(self, run: PlacedRun, loaded: LoadedModel, deadline: float | None = None) -> None:
@@ -104,17 +103,22 @@ class RunPace:
             return
         self.wake()
         begin, before = perf_counter_ns(), ring.words[DONE]
-        ring.wait(run, loaded.client, deadline, 0 if self._at_once else self._batch)
-        self._looked = perf_counter_ns()
-        if self._looked - begin > _LONG_NS * max(1, ring.words[DONE] - before):
-            self._at_once = _LONG_AT_ONCE
+        ring.wait(run, loaded.client, deadline, 0 if self.at_once else self._batch)
+        self.looked = perf_counter_ns()
+        if self.looked - begin > _LONG_NS * max(1, ring.words[DONE] - before):
+            self.at_once = _LONG_AT_ONCE
+
+    def wake_early(self, places: PreparedPlaces) -> None:
+        """Wake a worker that would not look again by itself, before the end of its batch."""
+        places.ring.wake()
+        self.looked = perf_counter_ns()
 
     def wake(self) -> None:
         """Wake the worker that has runs for which it was not woken."""
-        places, self._unrung = self._unrung, None
+        places, self.unrung = self.unrung, None
         if places is not None:
             places.ring.wake()
-            self._looked = perf_counter_ns()
+            self.looked = perf_counter_ns()
             self._woken += 1
             if not self._woken % _GLANCE:
                 places.client.glance()

@@ -29,6 +29,7 @@ _CLIENT = """
     import numpy as np
     import poolrt
     from poolrt.errors import PoolClosed
+    from poolrt.runs import mapped_runs, run_pace
 
     settings, what, stride = json.loads(sys.argv[1]), sys.argv[2], int(sys.argv[3])
     graph = poolrt.Graph("relu")
@@ -42,9 +43,14 @@ _CLIENT = """
             return model.submit(x=x).result()["y"].sum()
         if what == "map":
             return sum(result["y"].sum() for result in model.map({"x": x} for _ in range(3))) / 3
+        if what == "batches":
+            found = [result["y"] for result in model.map(({"x": each} for each in many), in_flight=32)]
+            assert len(found) == len(many) and all((y == each).all() for y, each in zip(found, many))
+            return 32
         return pool.stats()["workers"] and 32.0
 
-    interrupted = []
+    many = np.random.default_rng().random((80, 4, 8), np.float32)
+    interrupted, in_batches = [], set()
 
     def interrupt_after(events):
         left = [events]
@@ -56,12 +62,19 @@ _CLIENT = """
             if left[0] == 0:
                 sys.setprofile(None)
                 interrupted.append(True)
+                if frame.f_code.co_name == "map_runs":
+                    in_batches.add(frame.f_lineno)
                 raise KeyboardInterrupt
         return look
 
     pool = poolrt.Pool(**settings)
     model = pool.load(graph)
     assert work(model) == work(model) == 32
+    if what == "batches":
+        # However slow this process is: runs follow one another quickly, and are short.
+        mapped_runs.GAP_NS = run_pace.GAP_NS = run_pace._LONG_NS = 10**12
+        while not model._loaded.prepared._places:
+            model.run(x=x)
     moments = closed = 0
     while True:
         faulthandler.dump_traceback_later(10, exit=True)  # a hang shows where
@@ -89,13 +102,18 @@ _CLIENT = """
             assert work(model) == 32
     started = time.monotonic()
     pool.close()
-    print(json.dumps([moments, closed, time.monotonic() - started]))
+    print(json.dumps([moments, closed, time.monotonic() - started, len(in_batches)]))
 """
 
 
 @pytest.mark.parametrize(
     ("what", "stride"),
-    [("run", 1), *(pytest.param(what, 1, marks=pytest.mark.slow) for what in ("submit", "map", "stats"))],
+    [
+        ("run", 1),
+        ("batches", 29),
+        *(pytest.param(what, 1, marks=pytest.mark.slow) for what in ("submit", "map", "stats")),
+        pytest.param("batches", 5, marks=pytest.mark.slow),
+    ],
 )
 def test_an_interruption_at_any_moment_neither_hangs_nor_spoils_a_pool(
     settings: dict[str, Any], what: str, stride: int
@@ -105,8 +123,9 @@ def test_an_interruption_at_any_moment_neither_hangs_nor_spoils_a_pool(
     client = [sys.executable, "-c", textwrap.dedent(_CLIENT), pool, what, str(stride)]
     done = subprocess.run(client, capture_output=True, text=True, timeout=110, check=False)
     assert done.returncode == 0, done.stderr
-    moments, closed, closing_s = json.loads(done.stdout)
+    moments, closed, closing_s, lines = json.loads(done.stdout)
     assert moments > 20
+    assert lines >= 3 or what != "batches"  # interrupts between the steps of a run
     assert closed < moments // 2
     assert closing_s < 3
 

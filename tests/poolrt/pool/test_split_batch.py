@@ -79,7 +79,7 @@ def test_both_workers_run_a_part_of_each_run(settings: dict[str, Any]) -> None:
         # As in a row of short runs, of which a model that is not split gives several to one worker.
         for part in set(model._models):  # type: ignore[attr-defined]
             pace = part._loaded.pace
-            pace._at_once, pace._looked = 0, time.perf_counter_ns() + 10**10
+            pace.at_once, pace.looked = 0, time.perf_counter_ns() + 10**10
         stopped = [worker["pid"] for worker in pool.stats()["workers"]]
         before = {ring: ring._ring.submitted for ring in rings.values()}
         for pid in stopped:
