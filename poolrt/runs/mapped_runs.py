@@ -162,7 +162,7 @@ class _MappedRuns(RunPace):
     __slots__ = ("_limit_s", "_model", "begun_at", "count", "newest", "runs", "under_way")
 
     def __init__(self, model: Model, limit: int, timeout: float | None) -> None:
-        super().__init__(max(1, min(BATCH, limit // 4)))
+        super().__init__(max(1, min(BATCH, limit // 4)), limit)
         self._model = model
         self._limit_s = timeout
         self.under_way: deque[ModelRun | _Stretch] = deque()

@@ -106,6 +106,13 @@ class RingRuns:
         """Return whether a ring may run a model."""
         return any(model in ring.models for ring in self._all)
 
+    def count_rings(self, model: int) -> int:
+        """Return how many rings take runs of a model."""
+        count = 0
+        for ring in self._all:
+            count += model in ring.models
+        return count
+
     def count_runs(self, loaded: LoadedModel) -> int:
         """Return how many `PlacedRuns` of a model are under way, as `ClientRing.count_runs` says."""
         return sum(ring.count_runs(loaded) for ring in self._all)

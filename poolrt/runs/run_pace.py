@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     from .loaded_model import LoadedModel
     from .placed_runs import PlacedRun
 
-#: Runs of one batch, at most.
+#: Runs of one batch, at most, and of a map that has enough in flight for all rings.
 BATCH: Final = 16
+_LARGE_BATCH: Final = 32
 #: Wake-ups between looks at the coordinator's messages.
 _GLANCE: Final = GLANCE // BATCH
 #: Runs between looks at the clock; nanoseconds from one to the next after which runs begin at once, and how many do.
@@ -37,13 +38,15 @@ _LONG_AT_ONCE: Final = 64
 class RunPace:
     """The pace of the runs of one model that are begun in turn, in batches of ``batch`` at most.
 
-    Threads that share it disturb nothing but the pace.
+    Batches are larger if the caller has up to ``in_flight`` runs in flight, and these are enough for one on each ring. Threads
+    that share it disturb nothing but the pace.
     """
 
-    __slots__ = ("_batch", "_loaded", "_woken", "at_once", "left", "looked", "places", "unrung")
+    __slots__ = ("_batch", "_in_flight", "_loaded", "_woken", "at_once", "left", "looked", "places", "unrung")
 
-    def __init__(self, batch: int) -> None:
+    def __init__(self, batch: int, in_flight: int = 0) -> None:
         self._batch = batch
+        self._in_flight = in_flight
         #: Runs that begin at once from now on.
         self.at_once = _AT_ONCE
         #: The places of the present batch, for whose last runs no bell was rung, and how many more runs it gets.
@@ -71,7 +74,7 @@ class RunPace:
             places = self.places = None if prepared is None else prepared.find()
             if places is None:
                 return REFUSED
-            left = self._batch
+            left = self._next_batch(places)
             if not self.at_once:
                 places.defer()
         sequence = places.put(inputs, owner, loaded)
@@ -92,6 +95,13 @@ class RunPace:
             # The lock that `put` has released is a barrier: the count was stored before this sleep was loaded.
             self.wake_early(places)
         return sequence
+
+    def _next_batch(self, places: PreparedPlaces) -> int:
+        """Return how many runs the next batch has."""
+        if self._in_flight < 2 * BATCH:
+            return self._batch
+        rings = places.client.rings.count_rings(places.model)
+        return max(self._batch, min(_LARGE_BATCH, self._in_flight // max(2, rings)))
 
     def wait(self, run: PlacedRun, loaded: LoadedModel, deadline: float | None = None) -> None:
         """Wait until a run has ended, perhaps until some more have. Raises what `ClientRing.wait` raises."""

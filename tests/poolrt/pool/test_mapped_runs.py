@@ -18,6 +18,7 @@ import pytest
 import poolrt
 from poolrt.errors import RunFailed, WorkerLost
 from poolrt.runs.client_ring import ClientRing
+from poolrt.runs.mapped_runs import _MappedRuns
 from poolrt.runs.prepared_runs import LARGEST
 
 from .created import create
@@ -185,6 +186,17 @@ def test_runs_begin_soon_though_the_source_of_inputs_blocks(pool: poolrt.Pool, c
             wait_until(lambda before=before: done() == before + count, "all were executed")  # type: ignore[misc]
 
     assert len(list(model.map(source(), 64))) == 5 * count
+
+
+def test_batches_grow_with_what_is_in_flight_and_leave_some_for_each_worker(pool: poolrt.Pool) -> None:
+    model = load(pool)
+    for limit, expected in ((1, 1), (8, 2), (32, 16), (48, 24), (64, 32), (300, 32)):
+        mapped = _MappedRuns(model, limit, None)
+        assert mapped.put({"x": X}, mapped, model._loaded) > 0
+        places = mapped.places
+        assert places is not None
+        assert mapped._next_batch(places) == expected
+        mapped.abandon()
 
 
 def test_places_grow_with_what_is_in_flight_and_are_bounded(pool: poolrt.Pool) -> None:
