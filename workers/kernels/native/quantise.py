@@ -63,9 +63,9 @@ def make(
 
     Two sources are ``combined`` by ``add`` or ``mul``; the second ``moves`` as the first (``same``), has one number for each
     ``row`` of the first, or the numbers of one row for all (``lanes``). A ``function`` of eltwise is applied to all 256
-    numbers of a source of bytes, and its results are looked up. The kernel ``rounds`` a quotient of a single f32 source
-    before the zero point is added, else after that. Such a quotient has one divisor, or one for each ``row``, or the divisors
-    of one row for all (``lanes``), ``along`` which zero points differ too if ``points`` is set.
+    numbers of a source of bytes, and its results are looked up. The kernel ``rounds`` a quotient of a single f32 source, and
+    that of a function, before the zero point is added, else after that. The former has one divisor, or one for each ``row``,
+    or the divisors of one row for all (``lanes``), ``along`` which zero points differ too if ``points`` is set.
 
     Arguments: addresses of the sources and of the result, then those of their scales (f32) and zero points (s32), source by
     source, each 0 for none; the length of rows and the number of all elements; the rows of an item of work; the number of
@@ -115,7 +115,8 @@ def make(
                 bound = low_limit
             if adds:
                 factor0, factor1 = factor0 / divisor, factor1 / divisor
-                plus = plus - minus0 * factor0 - minus1 * factor1
+                # One product is added unrounded, as ONNX Runtime does: other sums differ by one near halves.
+                plus = plus - np.float32(float(minus0) * float(factor0) + float(minus1 * factor1))
             else:
                 factor0 = factor0 * factor1 / divisor
         if by_table:
@@ -226,7 +227,7 @@ def _make_convert(
                     found = b.fdiv(value, load_float(b, src1, "f32", mask))
                 else:
                     found = _quotient(b, isa, value, divisor, reciprocal, is_simple)
-                if rounds:
+                if rounds or function:
                     added = load_float(b, zeros, "s32", mask) if across and points else plus
                     found = minimum(b, maximum(b, found, b.fsub(low, added)), b.fsub(high, added))
                     stored = narrowed_with(b, found, added)

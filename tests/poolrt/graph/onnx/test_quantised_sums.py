@@ -129,3 +129,37 @@ def test_means_of_images_are_those_of_onnx_runtime(kind: type, cache: PrimitiveP
         session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
         (want,) = session.run(None, {"x": x})
         np.testing.assert_array_equal(Executor(load_onnx(model), cache=cache).run(x=x)["y"], want, str(dims))
+
+
+@pytest.mark.parametrize("kind", [np.uint8, np.int8])
+def test_sums_of_all_pairs_of_bytes_are_those_of_onnx_runtime(kind: type, cache: PrimitiveProvider) -> None:
+    """Zero points are added before a sum is rounded, so that its last bits decide about numbers near halves."""
+    rng, limits = np.random.default_rng(), np.iinfo(kind)
+    a = np.repeat(np.arange(limits.min, limits.max + 1), 256).reshape(256, 256).astype(kind)
+    given = {"a": a, "b": np.ascontiguousarray(a.T)}
+    # A sum of 3.49999 steps, which with a zero point of -128 is nearly a half
+    known = (
+        (0.038738266, 0.03318588, 0.0285552088),
+        np.array([-38, -37, -128]) - int(np.iinfo(np.int8).min) + limits.min,
+    )
+    for scales, points in [
+        known,
+        *((rng.uniform(0.01, 0.06, 3), rng.integers(limits.min, limits.max, 3)) for _ in range(12)),
+    ]:
+        names = "as", "az", "bs", "bz", "ys", "yz"
+        fixed = [each for pair in zip(map(np.float32, scales), points.astype(kind), strict=True) for each in pair]
+        node = helper.make_node("QLinearAdd", ["a", *names[:2], "b", *names[2:]], ["y"], domain="com.microsoft")
+        element = helper.np_dtype_to_tensor_dtype(a.dtype)
+        sources = [helper.make_tensor_value_info(name, element, a.shape) for name in given]
+        initializers = [
+            numpy_helper.from_array(np.asarray(each), name) for name, each in zip(names, fixed, strict=True)
+        ]
+        result = helper.make_tensor_value_info("y", element, a.shape)
+        graph = helper.make_graph([node], "single", sources, [result], initializers)
+        opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
+        model = helper.make_model(graph, opset_imports=opsets, ir_version=8)
+        session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+        (want,) = session.run(None, given)
+        np.testing.assert_array_equal(
+            Executor(load_onnx(model), cache=cache).run(**given)["y"], want, str((scales, points))
+        )
