@@ -147,7 +147,9 @@ def test_sums_of_all_pairs_of_bytes_are_those_of_onnx_runtime(kind: type, cache:
         *((rng.uniform(0.01, 0.06, 3), rng.integers(limits.min, limits.max, 3)) for _ in range(12)),
     ]:
         names = "as", "az", "bs", "bz", "ys", "yz"
-        fixed = [each for pair in zip(map(np.float32, scales), points.astype(kind), strict=True) for each in pair]
+        fixed = [
+            each for pair in zip(np.asarray(scales, np.float32), points.astype(kind), strict=True) for each in pair
+        ]
         node = helper.make_node("QLinearAdd", ["a", *names[:2], "b", *names[2:]], ["y"], domain="com.microsoft")
         element = helper.np_dtype_to_tensor_dtype(a.dtype)
         sources = [helper.make_tensor_value_info(name, element, a.shape) for name in given]
