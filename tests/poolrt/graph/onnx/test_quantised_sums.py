@@ -135,7 +135,7 @@ def test_means_of_images_are_those_of_onnx_runtime(kind: type, cache: PrimitiveP
 def test_sums_of_all_pairs_of_bytes_are_those_of_onnx_runtime(kind: type, cache: PrimitiveProvider) -> None:
     """Zero points are added before a sum is rounded, so that its last bits decide about numbers near halves."""
     rng, limits = np.random.default_rng(), np.iinfo(kind)
-    a = np.repeat(np.arange(limits.min, limits.max + 1), 256).reshape(256, 256).astype(kind)
+    a: Array = np.repeat(np.arange(limits.min, limits.max + 1), 256).reshape(256, 256).astype(kind)
     given = {"a": a, "b": np.ascontiguousarray(a.T)}
     # A sum of 3.49999 steps, which with a zero point of -128 is nearly a half
     known = (
