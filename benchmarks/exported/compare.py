@@ -81,9 +81,17 @@ def error_of(found: Arrays, expected: Arrays, choices: dict[str, Choice]) -> tup
                 return float("inf"), moved
             moved = max(moved, rows)
         elif wanted.size:
-            difference = np.abs(got.astype(np.float64) - wanted).max()
-            worst = max(worst, float(difference / max(np.abs(wanted).max(), 1e-30)))
+            finite = np.abs(wanted[np.isfinite(wanted)])
+            worst = max(worst, largest_difference(got, wanted) / max(float(finite.max(initial=0)), 1e-30))
     return worst, moved
+
+
+def largest_difference(found: np.ndarray[Any, Any], wanted: np.ndarray[Any, Any]) -> float:
+    """Return the largest difference of two tensors with elements: none where both are NaN or infinite, infinity where one is."""
+    with np.errstate(invalid="ignore"):
+        difference = np.abs(found.astype(np.float64) - wanted)
+    difference[(found == wanted) | (np.isnan(found) & np.isnan(wanted))] = 0.0
+    return float(np.where(np.isnan(difference), np.inf, difference).max())
 
 
 def processor_seconds(run: Callable[[], object], least: float) -> float:

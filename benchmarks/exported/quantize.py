@@ -31,7 +31,7 @@ import numpy as np
 import onnx
 import onnxruntime
 from choices import Choice, choices_of
-from compare import MOST_ERROR, Arrays, feeds_of, session_of
+from compare import MOST_ERROR, Arrays, feeds_of, largest_difference, session_of
 from onnxruntime.quantization import (
     CalibrationDataReader,
     QuantFormat,
@@ -160,7 +160,7 @@ def distance(found: Arrays, wanted: Arrays, scales: dict[str, float], steps: int
             return float("inf")
         if want.size and want.dtype.kind == "f":
             step = scales.get(name, (float(want.max()) - float(want.min())) / steps)
-            worst = max(worst, float(np.abs(got.astype(np.float64) - want).max()) / max(step, 1e-30))
+            worst = max(worst, largest_difference(got, want) / max(step, 1e-30))
         elif not np.array_equal(got, want) and (
             name not in choices or choices[name].moved(got, want, MOST_ERROR) is None
         ):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,24 +14,41 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-_FILE = Path(__file__).resolve().parents[2] / "benchmarks" / "exported" / "choices.py"
+_FOLDER = Path(__file__).resolve().parents[2] / "benchmarks" / "exported"
 #: A tolerance of scores.
 _MOST = 1e-4
 
 
-@pytest.fixture
-def choices() -> Any:
-    """Return the module, which is part of no package."""
-    spec = importlib.util.spec_from_file_location("choices", _FILE)
+@contextmanager
+def _loaded(name: str) -> Iterator[Any]:
+    """Load a module that is part of no package."""
+    spec = importlib.util.spec_from_file_location(name, _FOLDER / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules["choices"] = module
+    sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
         yield module
     finally:
-        del sys.modules["choices"]
+        del sys.modules[name]
+
+
+@pytest.fixture
+def choices() -> Iterator[Any]:
+    """Return the module of choices."""
+    with _loaded("choices") as module:
+        yield module
+
+
+def test_numbers_that_are_missing_are_the_largest_error(choices: Any) -> None:
+    wanted = np.array([1.0, np.nan, np.inf, -2.0])
+    with _loaded("compare") as compare:
+        assert compare.error_of({"y": wanted + 0.5}, {"y": wanted}, {}) == (0.25, 0)
+        for place, wrong in ((0, np.nan), (1, 0.0), (2, 3.0), (2, -np.inf), (3, np.nan)):
+            found = wanted.copy()
+            found[place] = wrong
+            assert compare.error_of({"y": found}, {"y": wanted}, {})[0] == np.inf
 
 
 def _choice(choices: Any) -> Any:
