@@ -71,6 +71,13 @@ class OpenFutures:
         if future.is_settled:
             self._futures.discard(future)
 
+    def count_all(self, calls: list[Any]) -> None:
+        """Count calls without futures until `forget`."""
+        self._futures.update(calls)
+        for call in calls:
+            if call.ended:
+                self._futures.discard(call)
+
     def follow(self, future: Future[Any]) -> None:
         """Count a future until it is done, as `add`, after the last call too."""
         self._futures.add(future)

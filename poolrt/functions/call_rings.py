@@ -22,12 +22,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from poolrt.connection.futures import FOREIGN
 from poolrt.errors import CoordinatorLoss, PoolClosed, error_from_wire
-from poolrt.workers.ipc.call_ring import BY_MESSAGE, TAKEN_BACK, SubmittingCallRing
+from poolrt.workers.ipc.call_ring import BY_MESSAGE, RETURNED_PLAIN, TAKEN_BACK, SubmittingCallRing
 from poolrt.workers.ipc.channel import Channel, MalformedMessage, Message
-from poolrt.workers.ipc.protocol import Kind
+from poolrt.workers.ipc.protocol import SCALARS, Kind
 from poolrt.workers.memory.arena_view import ArenaView
+from poolrt.workers.processes.plain_pickles import unpack_scalar
 
 from .call_balance import STALL_S, has_calls_to_move, take_from_busy
+from .call_placement import choose_ring, place_waiting
 from .client_call_ring import ClientCallRing, has_results
 from .outcomes import not_called_twice
 from .result_rooms import ResultRooms
@@ -54,6 +56,8 @@ class CallRings:
     def __init__(self, client: FuturesThread) -> None:
         self._client = client
         self.resend: Callable[[list[RingCall]], None] = lambda calls: None
+        #: Called once calls have ended, or are taken back, without a lock.
+        self.leave: Callable[[], None] = lambda: None
         self.rooms = ResultRooms()
         self._rings: dict[int, ClientCallRing] = {}
         self._bells: dict[int, ClientCallRing] = {}
@@ -80,6 +84,8 @@ class CallRings:
         self._active = 0.0
         self.parked = True
         self._target: RingCall | None = None
+        #: Whether calls without futures have ended since `leave` was called.
+        self._left = False
 
     @property
     def exist(self) -> bool:
@@ -103,7 +109,7 @@ class CallRings:
     def submit(self, call: RingCall) -> bool:
         """Give a call to the worker with the shortest queue, or let it wait; False if no ring takes its function."""
         with self._lock:
-            ring = self._choose(call.number)
+            ring = choose_ring(self._rings.values(), call.number)
             if ring is None:
                 return False
             call.request = next(self._requests)
@@ -111,9 +117,25 @@ class CallRings:
             if self._waiting:
                 self._waiting.append(call)
                 if not ring.is_full:
-                    self._place_waiting()
+                    place_waiting(self._rings.values(), self._waiting)
             elif not ring.append(call, self._waiting):
                 self._waiting.append(call)
+            if self._polling and self._waiting:
+                self._set_alarms()
+        return True
+
+    def submit_all(self, calls: list[RingCall]) -> bool:
+        """Give calls of one function, without futures, to workers, as `submit`, evenly; False if no ring takes the function."""
+        with self._lock:
+            ring = choose_ring(self._rings.values(), calls[0].number)
+            if ring is None:
+                return False
+            for call in calls:
+                call.request = next(self._requests)
+                call.rings = self
+            self._waiting.extend(calls)
+            if not ring.is_full:
+                place_waiting(self._rings.values(), self._waiting)
             if self._polling and self._waiting:
                 self._set_alarms()
         return True
@@ -131,8 +153,16 @@ class CallRings:
                 if ring.ring.done != ring.ring.consumed:
                     self._read(ring)
             if self._waiting or (len(self._rings) > 1 and take_from_busy(self._rings.values(), self._waiting)):
-                self._place_waiting()
-        return self._settle_ended()
+                place_waiting(self._rings.values(), self._waiting)
+        return self._leave() | self._settle_ended()
+
+    def _leave(self) -> bool:
+        """Let other calls go on if some without futures have ended; return whether any have. Not with the lock held."""
+        if not self._left:
+            return False
+        self._left = False
+        self.leave()
+        return True
 
     def drive(self, call: RingCall, deadline: float | None) -> None:
         """Return once a call has ended, or at a deadline."""
@@ -256,7 +286,7 @@ class CallRings:
             call.ring = None
         self._wanted.discard(call)
         call.free()
-        call.leave()
+        self.leave()
         self._client.open_futures.forget(call.known_as)
         return True
 
@@ -355,7 +385,7 @@ class CallRings:
 
     def _read(self, ring: ClientCallRing) -> None:
         """Read all results of a ring, with the lock held."""
-        words, calls = ring.ring, ring.calls
+        words, calls, forget = ring.ring, ring.calls, self._client.open_futures.forget
         if len(calls) != words.submitted - words.consumed:
             ring.repair(self._waiting)
         done = words.done
@@ -371,36 +401,20 @@ class CallRings:
                 elif status == BY_MESSAGE:
                     if call.message is None:
                         self._by_message[call.request] = call
+                elif status == RETURNED_PLAIN and call.future is None and call.plain & SCALARS:
+                    # No code of a user runs, and nothing but `result` waits: all that `settle` would do is this.
+                    found = unpack_scalar(value)
+                    if self._target is call:
+                        self._target = None
+                    self._left = True
+                    forget(call)
+                    call.end_plain(found)
                 else:
                     call.status, call.value = status, value
                     self._ended.append(call)
                 call.ring = None
             words.consume(sequence)
             calls.popleft()
-
-    def _place_waiting(self) -> None:
-        """Give calls that wait to the rings that have room, with the lock held."""
-        waiting = self._waiting
-        while waiting:
-            call = waiting[0]
-            if call.ring is not None and call.ring.holds(call):
-                waiting.popleft()  # an interrupt has ended this after it was published
-                continue
-            ring = self._choose(call.number)
-            if ring is None:
-                break
-            if not ring.append(call, waiting):
-                break
-            if waiting and waiting[0] is call:
-                waiting.popleft()
-
-    def _choose(self, function: int) -> ClientCallRing | None:
-        """Return the ring with the shortest queue that takes a function, None if there is none."""
-        best: ClientCallRing | None = None
-        for ring in self._rings.values():
-            if function in ring.functions and (best is None or len(ring.calls) < len(best.calls)):
-                best = ring
-        return best
 
     def _lose(self, ring: ClientCallRing, error: dict[str, Any]) -> None:
         """Handle the exit of a worker: its results are kept, one call has failed, and the others go to other workers."""
@@ -421,11 +435,12 @@ class CallRings:
                     back.append(call)
             ring.calls.clear()
             self._waiting.extendleft(reversed(back))
-            homeless = [call for call in self._waiting if self._choose(call.number) is None]
+            homeless = [call for call in self._waiting if choose_ring(self._rings.values(), call.number) is None]
             for call in homeless:
                 self._waiting.remove(call)
-            self._place_waiting()
+            place_waiting(self._rings.values(), self._waiting)
         ring.bell.close()
+        self._leave()
         if homeless:
             self.resend(homeless)
 

@@ -51,6 +51,32 @@ class ClientCallRing:
         self.wake(waits=False)
         return True
 
+    def fill(self, waiting: deque[RingCall], count: int) -> bool:
+        """Submit up to ``count`` of the calls that wait, and wake the worker once; False if there is no room for all.
+
+        Those that it takes have a function that may be called here.
+        """
+        words, calls, functions = self.ring, self.calls, self.functions
+        if len(calls) != words.submitted - words.consumed:
+            self.repair(waiting)
+        fits = True
+        while count and waiting:
+            call = waiting[0]
+            if call.ring is not None or call.number not in functions:
+                break
+            sequence = words.append(call.number | call.plain, call.request, call.payload)
+            if not sequence:
+                fits = False
+                break
+            call.sequence, call.ring = sequence, self
+            calls.append(call)
+            words.publish(sequence)
+            if waiting and waiting[0] is call:
+                waiting.popleft()
+            count -= 1
+        self.wake(waits=False)
+        return fits
+
     @property
     def is_full(self) -> bool:
         """Whether there is no room for a further entry."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from contextvars import Context
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -12,10 +11,11 @@ from poolrt.cachestore.deferred_interrupts import deferred_interrupts
 from poolrt.connection.futures import PoolFuture
 from poolrt.errors import PoolError, error_from_wire
 from poolrt.workers.ipc.bounded_decoding import Payload
-from poolrt.workers.ipc.call_ring import RAISED, RETURNED
+from poolrt.workers.ipc.call_ring import RAISED, RETURNED, RETURNED_PLAIN
 from poolrt.workers.ipc.channel import Message
 from poolrt.workers.ipc.outlined_payload import is_outlined
-from poolrt.workers.ipc.protocol import Kind
+from poolrt.workers.ipc.protocol import PLAIN, SCALARS, Kind
+from poolrt.workers.processes.plain_pickles import pickle_scalars, unpack_scalar
 
 from .outcomes import error_of_loading, load_exception, load_pickle, load_value, name_loss
 
@@ -26,20 +26,19 @@ if TYPE_CHECKING:
 
 
 class RingCall:
-    """A call. It is the driver of its future; without one, `result` waits, and returns the result once."""
+    """A call. It is the driver of its future; without one, `result` waits, and returns the result once.
+
+    What most calls never have is an attribute of the class until it is set: making this object takes half the time.
+    """
 
     __slots__ = (
+        "__dict__",
         "__weakref__",
-        "_error",
-        "_opened",
         "_result",
         "context",
         "ended",
         "future",
-        "handed",
-        "leave",
         "loading",
-        "message",
         "name",
         "number",
         "payload",
@@ -47,11 +46,22 @@ class RingCall:
         "request",
         "ring",
         "rings",
-        "sent",
         "sequence",
         "status",
         "value",
     )
+
+    #: The buffers of its arguments, until it has ended; and of its result, while this is loaded.
+    sent: CallBuffers | None = None
+    _opened: Result | None = None
+    #: The message of its outcome, if that came so.
+    message: Message | None = None
+    #: Whether another thread is to settle it.
+    handed = False
+    _error: BaseException | None = None
+    #: Given by the rings that have it.
+    request: int
+    sequence: int
 
     def __init__(
         self,
@@ -60,11 +70,10 @@ class RingCall:
         plain: int,
         context: Context | None,
         future: PoolFuture[Any] | None,
-        leave: Callable[[], None],
         sent: CallBuffers | None = None,
         name: str = "",
     ) -> None:
-        #: The client's number of the function; `PLAIN` or 0; what is called once the call has ended, or is taken back.
+        #: The client's number of the function; `PLAIN`, both that and `SCALARS`, or 0.
         self.number = number
         #: The function's name, for errors.
         self.name = name
@@ -72,24 +81,16 @@ class RingCall:
         self.plain = plain
         self.context = context
         self.future = future
-        self.leave = leave
-        #: The buffers of its arguments, until it has ended; and of its result, while this is loaded.
-        self.sent = sent
-        self._opened: Result | None = None
+        if sent is not None:
+            self.sent = sent
         self.rings: CallRings | None = None
         self.ring: Any = None
-        self.sequence = 0
-        self.request = 0
         self.status = 0
         self.value = b""
-        #: The message of its outcome, if that came so.
-        self.message: Message | None = None
-        #: Whether it has ended, its result is being loaded, and another thread is to settle it.
+        self._result: Any = None
+        #: Whether it has ended, and its result is being loaded.
         self.ended = False
         self.loading = False
-        self.handed = False
-        self._error: BaseException | None = None
-        self._result: Any = None
 
     @property
     def known_as(self) -> Any:
@@ -114,9 +115,16 @@ class RingCall:
     def begin(self, rings: CallRings) -> None:
         """Note the rings that have it."""
         self.rings = rings
-        if self.future is not None:
-            self.future.driver = self
-            self.future.withdraw = self.take_back
+        future = self.future
+        if future is not None:
+            future.driver = self
+            future.withdraw = self.take_back
+
+    def end_plain(self, value: object) -> None:
+        """Note the result of a call without a future, which nothing else than `result` waits for. May be repeated."""
+        self._result = value
+        self.ended = True
+        self.value = b""
 
     def drive(self, future: PoolFuture[Any], deadline: float | None) -> None:
         """Wait for this call, as `Driver` says."""
@@ -174,8 +182,9 @@ class RingCall:
         if not self.ended and self.rings is not None:
             self.rings.wait_settled(self, deadline)
         error, value = self._error, self._result
-        self._error = self._result = None
+        self._result = None
         if error is not None:
+            self._error = None
             try:
                 raise error
             finally:
@@ -199,9 +208,11 @@ class RingCall:
         try:
             self.loading = True
             value = self.value
-            if self.status == RETURNED and self._error is None and self.message is None and not is_outlined(value):
+            status = self.status
+            usual = status == RETURNED_PLAIN or (status == RETURNED and not is_outlined(value))
+            if usual and self._error is None and self.message is None:
                 try:
-                    result, error = load_pickle(value), None
+                    result, error = unpack_scalar(value) if status == RETURNED_PLAIN else load_pickle(value), None
                 except BaseException as failure:  # noqa: BLE001 - loading runs the user's code
                     result, error = None, error_of_loading(failure)
             else:
@@ -210,18 +221,31 @@ class RingCall:
                 self.future.settle(result, error)
                 self.future.driver = None
             else:
-                self._result, self._error = result, error
+                self._result = result
+                if error is not None:
+                    self._error = error
         finally:
             self.loading = False
         # An interrupt before it has ended lets all of this be done again.
         if self.rings is not None:
             self.rings.note_ended(self)
         self.ended = True
-        self.value, self.message, self._opened = b"", None, None
+        self.value = b""
+        if self.message is not None:
+            self.message = None
+        if self._opened is not None:
+            self._opened = None
         if self.sent is not None:
             self.free()
-        leave, self.leave = self.leave, _nothing
-        leave()
+        if self.rings is not None:
+            self.rings.leave()
+
+    def pickled(self) -> tuple[bytes, int]:
+        """Return its arguments for a message, and `PLAIN` or 0."""
+        if not self.plain & SCALARS:
+            return self.payload, self.plain
+        pickled = pickle_scalars(unpack_scalar(self.payload))
+        return pickled or b"", PLAIN
 
     def free(self) -> None:
         """Let the memory of its arguments be used again: no worker reads it any more."""
@@ -253,7 +277,3 @@ class RingCall:
             with deferred_interrupts():  # a second load uses the same buffers
                 self._opened = self.rings.rooms.open(data, self.request, self.sent)
         return self._opened.load() if self._opened is not None else None
-
-
-def _nothing() -> None:
-    pass

@@ -8,6 +8,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator
 from contextvars import Context, copy_context
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from poolrt.cachestore.deferred_interrupts import deferred_interrupts
@@ -16,9 +17,9 @@ from poolrt.connection.futures import PoolFuture
 from poolrt.errors import CoordinatorLoss, InitializerFailure, PoolRefused, error_from_wire
 from poolrt.workers.ipc.call_ring import INLINE_BYTES
 from poolrt.workers.ipc.channel import Message
-from poolrt.workers.ipc.protocol import PLAIN, Kind
+from poolrt.workers.ipc.protocol import PLAIN, SCALARS, Kind
 from poolrt.workers.processes.pickled import pickle_for_worker
-from poolrt.workers.processes.plain_pickles import pickle_scalars
+from poolrt.workers.processes.plain_pickles import pack_scalars
 
 from .call_pickles import HOT, CallPickles, KeptFunction, Pack, Packed, PackedOnce, bounded
 from .call_results import CallResults, ChunkResults, chunks_of
@@ -37,8 +38,10 @@ BYTES_IN_FLIGHT: Final = 256 * 1024 * 1024
 #: Functions that the coordinator keeps for calls to come, and their bytes, unless there is one only.
 _KEPT: Final = 64
 _KEPT_BYTES: Final = 192 * 1024 * 1024
-#: Calls on rings that are submitted between looks at results.
+#: Calls on rings that are submitted between looks at results, or together.
 _LOOKS: Final = 16
+#: Types of iterables whose iterators run no code of the user.
+_READY: Final = (range, list, tuple)
 
 
 class _Call:
@@ -89,7 +92,7 @@ class Functions:
         self._look = 0
         self._pickles = CallPickles(link, self._known)
         client.calls.rooms.memory = self._pickles.memory
-        client.calls.resend = self._resend
+        client.calls.resend, client.calls.leave = self._resend, self._ring_calls_ended
         #: Why no function can be called any more: the initializer has failed.
         self.broken: InitializerFailure | None = None
 
@@ -110,14 +113,14 @@ class Functions:
 
     def _pack_short(self, function: KeptFunction, args: tuple[Any, ...]) -> bytes | None:
         """Return the payload of short, plain arguments for a ring; None for any other ones, or if no ring may take them."""
-        payload = pickle_scalars(args) if self._may_use_rings(function) else None
+        payload = pack_scalars(args) if self._may_use_rings(function) else None
         return payload if payload is not None and len(payload) <= INLINE_BYTES else None
 
     def _begin_short(
         self, function: KeptFunction, payload: bytes, context: Context | None, future: PoolFuture[Any] | None
     ) -> RingCall | None:
         """Give what `_pack_short` has packed to a ring; return the call, None if no ring takes it."""
-        call = RingCall(function.number, payload, PLAIN, context, future, self._ring_call_ended, None, function.name)
+        call = RingCall(function.number, payload, PLAIN | SCALARS, context, future, None, function.name)
         if not self.client.calls.submit(call):
             return None
         # An interrupt before this line leaves a call that no end waits for: its caller has no future either.
@@ -132,26 +135,51 @@ class Functions:
             raise ValueError(f"chunksize must be at least 1, got {chunksize}")
         deadline = None if timeout is None else time.monotonic() + timeout
         self._check()
+        # Other iterables may block, and a call before that has to begin.
+        begin_all = self._begin_ready if all(type(each) in _READY for each in iterables) else self._begin_all
         if chunksize == 1:
             pack = PackedOnce(self._pickles, fn, name_of(fn))
             items = zip(*iterables, strict=False)
-            return CallResults(self._begin_all(pack, items), deadline, self.client.abandoned)
+            begun = begin_all(pack, items)
+            return CallResults(begun, deadline, self.client.abandoned)
         call, chunks = chunks_of(fn, iterables, chunksize)
         pack = PackedOnce(self._pickles, call, name_of(fn))
-        return ChunkResults.of(CallResults(self._begin_all(pack, chunks), deadline, self.client.abandoned))
+        return ChunkResults.of(CallResults(begin_all(pack, chunks), deadline, self.client.abandoned))
 
     def _check(self) -> None:
         if self.broken is not None:
             raise self.broken.copy()
         self.client.check_open()
 
-    def _begin_all(self, pack: PackedOnce, calls: Iterable[tuple[Any, ...]]) -> deque[Any]:
+    def _begin_all(self, pack: PackedOnce, calls: Iterator[tuple[Any, ...]]) -> deque[Any]:
         begun: deque[Any] = deque()
         for args in calls:
             function, call = pack.function, None
             if function is not None and not self._waiting and (payload := self._pack_short(function, args)) is not None:
                 call = self._begin_short(function, payload, None, None)
             begun.append(call or self._begin(pack, args))
+        return begun
+
+    def _begin_ready(self, pack: PackedOnce, calls: Iterator[tuple[Any, ...]]) -> deque[Any]:
+        """Begin calls as `_begin_all`, some at a time: no code of the user runs between their arguments."""
+        begun: deque[Any] = deque()
+        rings, open_futures = self.client.calls, self.client.open_futures
+        while some := [*islice(calls, _LOOKS)]:
+            function = pack.function
+            made: list[RingCall] = []
+            if function is not None and not self._waiting and self._may_use_rings(function):
+                for args in some:
+                    payload = pack_scalars(args)
+                    if payload is None or len(payload) > INLINE_BYTES:
+                        break
+                    made.append(RingCall(function.number, payload, PLAIN | SCALARS, None, None, None, function.name))
+            if made and rings.submit_all(made):
+                begun.extend(made)
+                open_futures.count_all(made)
+                rings.unpark()
+                rings.collect()
+                del some[: len(made)]
+            begun.extend(self._begin(pack, args) for args in some)
         return begun
 
     def _begin(self, pack: PackedOnce, args: tuple[Any, ...]) -> PoolFuture[Any] | RingCall:
@@ -214,9 +242,9 @@ class Functions:
         function, payload, plain, sent, name = packed
         if function is None or len(payload) > INLINE_BYTES or not function.number:
             return None
-        return RingCall(function.number, payload, plain, context, future, self._ring_call_ended, sent, name)
+        return RingCall(function.number, payload, plain, context, future, sent, name)
 
-    def _ring_call_ended(self) -> None:
+    def _ring_calls_ended(self) -> None:
         if self._waiting:
             self._send_waiting()
 
@@ -229,7 +257,7 @@ class Functions:
             self.client.open_futures.forget(each.known_as)
             if future is None:
                 each.future = future = PoolFuture()
-            call = _Call(Packed(functions[each.number], each.payload, each.plain, each.sent, each.name), future)
+            call = _Call(Packed(functions[each.number], *each.pickled(), each.sent, each.name), future)
             each.sent = None
             call.context = each.context or call.context
             future.withdraw = partial(self._withdraw, call)

@@ -1,9 +1,10 @@
 """A call ring: memory that one client and one worker share, through which calls of functions reach the worker.
 
-An entry names a function, and its arguments are bytes in the ring; so is the result. The client counts entries in
-`SUBMITTED`. The worker counts an entry in `TAKEN`, then in `BEGUN` before it calls the function, and in `DONE` after it has
-written the result. Each word has one writer, so after the death of either side the other one reads what happened: entries up to
-`DONE` are answered, one more may have been begun, and the others were never begun.
+An entry names a function, and its arguments are bytes in the ring; so is the result. If they are short, they are beside the
+entry's numbers, which needs one copy and no table of the bytes in use. The client counts entries in `SUBMITTED`. The worker
+counts an entry in `TAKEN`, then in `BEGUN` before it calls the function, and in `DONE` after it has written the result. Each
+word has one writer, so after the death of either side the other one reads what happened: entries up to `DONE` are answered,
+one more may have been begun, and the others were never begun.
 
 The client takes an entry back by writing its sequence to a word beside it, then reading `TAKEN`. The worker writes `TAKEN`, then
 reads that word. Both order the store before the load (`fence`), so at least one of them sees the other: an entry that was not
@@ -42,22 +43,28 @@ _DONE: Final = 18
 _SLEEPS: Final = 19
 _PACE: Final = 20  # nanoseconds of each of the last calls
 _BACK: Final = 64  # client; at the place of an entry its sequence, if it is taken back
-_ENTRIES: Final = _BACK + CAPACITY  # client; sequence, function, request, start and size of its arguments
-_ENTRY_WORDS: Final = 8
-_RESULTS: Final = _ENTRIES + CAPACITY * _ENTRY_WORDS  # worker; status, start and size of the result
-_RESULT_WORDS: Final = 4
+_ENTRIES: Final = (
+    _BACK + CAPACITY
+)  # client; sequence, function, request, start and size of its arguments, short arguments
+_ENTRY_WORDS: Final = 16
+_RESULTS: Final = _ENTRIES + CAPACITY * _ENTRY_WORDS  # worker; status, start and size of the result, a short result
+_RESULT_WORDS: Final = 16
 _ARGUMENTS: Final = 8 * (_RESULTS + CAPACITY * _RESULT_WORDS)  # client, in bytes
 _VALUES: Final = _ARGUMENTS + DATA_BYTES  # worker, in bytes
 NBYTES: Final = _VALUES + DATA_BYTES
-_ENTRY: Final = Struct("@5Q")
-_RESULT: Final = Struct("@3Q")
+#: Bytes of short arguments, and of a short result.
+_SHORT_ARGUMENTS: Final = 8 * (_ENTRY_WORDS - 5)
+_SHORT_RESULT: Final = 8 * (_RESULT_WORDS - 3)
+_ENTRY: Final = Struct(f"@5Q{_SHORT_ARGUMENTS}s")
+_RESULT: Final = Struct(f"@3Q{_SHORT_RESULT}s")
 
-#: Statuses of an entry: the function has returned a value, or has raised; it was not called, and never will be; or its outcome
-#: follows in messages.
+#: Statuses of an entry: the function has returned a value, or has raised; it was not called, and never will be; its outcome
+#: follows in messages; or it has returned a value that is loaded without code of a user.
 RETURNED: Final = 1
 RAISED: Final = 2
 TAKEN_BACK: Final = 3
 BY_MESSAGE: Final = 4
+RETURNED_PLAIN: Final = 5
 #: The longest doze of a worker, in seconds; so many entries end it.
 DOZE_S: Final = 0.001
 _MANY: Final = 16
@@ -77,13 +84,13 @@ class CallEntry(NamedTuple):
 class _Space:
     """The bytes of one direction, used in order. ``begin`` and ``end`` count all bytes that were ever used."""
 
-    __slots__ = ("_used", "begin", "end")
+    __slots__ = ("begin", "end", "used")
 
     def __init__(self) -> None:
         self.begin = 0
         self.end = 0
         #: For each entry with bytes that are in use: its sequence and its end.
-        self._used: deque[tuple[int, int]] = deque()
+        self.used: deque[tuple[int, int]] = deque()
 
     def take(self, sequence: int, nbytes: int) -> int:
         """Return where ``nbytes`` for an entry begin, -1 if there is no room."""
@@ -96,12 +103,12 @@ class _Space:
         if end - self.begin > DATA_BYTES:
             return -1
         self.end = end
-        self._used.append((sequence, end))
+        self.used.append((sequence, end))
         return start
 
     def free(self, sequence: int) -> None:
         """Use the bytes of entries up to one again."""
-        used = self._used
+        used = self.used
         while used and used[0][0] <= sequence:
             self.begin = used.popleft()[1]
 
@@ -151,13 +158,15 @@ class SubmittingCallRing(CallRing):
         if sequence - self.consumed > CAPACITY:
             return 0
         nbytes = len(arguments)
+        place = 8 * (_ENTRIES + (sequence - 1) % CAPACITY * _ENTRY_WORDS)
+        if nbytes <= _SHORT_ARGUMENTS:
+            _ENTRY.pack_into(self._bytes, place, sequence, function, request, 0, nbytes, arguments)
+            return sequence
         start = self._space.take(sequence, nbytes)
         if start < 0:
             return 0
-        place = _ARGUMENTS + start
-        self._bytes[place : place + nbytes] = arguments
-        place = 8 * (_ENTRIES + (sequence - 1) % CAPACITY * _ENTRY_WORDS)
-        _ENTRY.pack_into(self._bytes, place, sequence, function, request, start, nbytes)
+        self._bytes[_ARGUMENTS + start : _ARGUMENTS + start + nbytes] = arguments
+        _ENTRY.pack_into(self._bytes, place, sequence, function, request, start, nbytes, b"")
         return sequence
 
     def publish(self, sequence: int) -> None:
@@ -202,14 +211,17 @@ class SubmittingCallRing(CallRing):
     def outcome(self, sequence: int) -> tuple[int, bytes]:
         """Return the status of an entry that is `done` and was not consumed, and its result."""
         place = 8 * (_RESULTS + (sequence - 1) % CAPACITY * _RESULT_WORDS)
-        status, start, nbytes = _RESULT.unpack_from(self._bytes, place)
+        status, start, nbytes, short = _RESULT.unpack_from(self._bytes, place)
+        if nbytes <= _SHORT_RESULT:
+            return status, short[:nbytes]
         start += _VALUES
         return status, self._bytes[start : start + nbytes].tobytes()
 
     def consume(self, sequence: int) -> None:
         """Let the places of entries up to one be used again."""
         self.consumed = self._words[_CONSUMED] = sequence
-        self._space.free(sequence)
+        if self._space.used:
+            self._space.free(sequence)
 
 
 class ServingCallRing(CallRing):
@@ -236,22 +248,27 @@ class ServingCallRing(CallRing):
                 raise MalformedRing(f"a call ring with {waiting} entries")
             place = count % CAPACITY
             expected = count + 1
-            sequence, function, request, start, nbytes = _ENTRY.unpack_from(
+            sequence, function, request, start, nbytes, arguments = _ENTRY.unpack_from(
                 self._bytes, 8 * (_ENTRIES + place * _ENTRY_WORDS)
             )
             if sequence != expected:
                 raise MalformedRing(f"entry {sequence} at the place of entry {expected}")
-            if nbytes > INLINE_BYTES or start + nbytes > DATA_BYTES:
-                raise MalformedRing(f"{nbytes} bytes of arguments at {start}")
             if request >= 2**63:
                 raise MalformedRing(f"request {request}")
-            start += _ARGUMENTS
-            arguments = self._bytes[start : start + nbytes].tobytes()
+            if nbytes <= _SHORT_ARGUMENTS:
+                arguments = arguments[:nbytes]
+            else:
+                if nbytes > INLINE_BYTES or start + nbytes > DATA_BYTES:
+                    raise MalformedRing(f"{nbytes} bytes of arguments at {start}")
+                start += _ARGUMENTS
+                arguments = self._bytes[start : start + nbytes].tobytes()
             words[_TAKEN] = expected
             fence()
             if words[_BACK + place] != expected:
                 words[_BEGUN] = expected
-                return CallEntry(expected, function, request, arguments)
+                return tuple.__new__(
+                    CallEntry, (expected, function, request, arguments)
+                )  # half the time of its constructor
             self.complete(TAKEN_BACK)
             count = expected
         return None
@@ -265,7 +282,8 @@ class ServingCallRing(CallRing):
         sequence = count + 1
         start = 0
         nbytes = len(value)
-        if nbytes:
+        short = value
+        if nbytes > _SHORT_RESULT:
             if nbytes > INLINE_BYTES:
                 return False
             consumed = words[_CONSUMED]
@@ -278,15 +296,20 @@ class ServingCallRing(CallRing):
             if start < 0:
                 return False
             self._bytes[_VALUES + start : _VALUES + start + nbytes] = value
+            short = b""
         place = 8 * (_RESULTS + count % CAPACITY * _RESULT_WORDS)
-        _RESULT.pack_into(self._bytes, place, status, start, nbytes)
+        _RESULT.pack_into(self._bytes, place, status, start, nbytes, short)
         self._count = sequence
         words[_BEGUN] = words[_DONE] = sequence
         return True
 
-    def must_ring(self) -> bool:
-        """Return whether the client sleeps for an entry that is done, and has not been rung for since."""
-        fence()
+    def must_ring(self, *, fenced: bool = False) -> bool:
+        """Return whether the client sleeps for an entry that is done, and has not been rung for since.
+
+        ``fenced``: `take` has returned an entry since the last one was done.
+        """
+        if not fenced:
+            fence()
         wanted = self._words[_WAKE_AT]
         if not wanted or wanted > self._count or wanted == self._rung:
             return False

@@ -14,12 +14,12 @@ import msgpack
 from poolrt.cachestore.portable_error import sendable
 
 from ..ipc.bounded_decoding import skip_items
-from ..ipc.call_ring import INLINE_BYTES
+from ..ipc.call_ring import INLINE_BYTES, RETURNED_PLAIN
 from ..ipc.channel import ESCAPES, MAX_MESSAGE, Message
 from ..ipc.outlined_payload import is_outlined
 from ..ipc.protocol import Kind
 from .call_memory import CallMemory
-from .plain_pickles import pickle_scalar
+from .plain_pickles import pack_scalar, pickle_scalar, unpack_scalar
 
 if TYPE_CHECKING:
     from .pickled import Namespace
@@ -91,6 +91,45 @@ class Functions:
         if kind is Kind.ANSWER:
             return [kind, token, "numba" in sys.modules, *fields]
         return [kind, token, *fields]
+
+    def call_short(self, number: int, function: int, payload: bytes) -> tuple[Any, ...]:
+        """Call a function with what `pack_scalars` has packed, as `call`; in fewer steps if all is ready for it.
+
+        A value that is a scalar is packed, too: then `RETURNED_PLAIN` follows it.
+        """
+        try:
+            args = unpack_scalar(payload)
+        except (EOFError, TypeError, ValueError) as error:
+            return (
+                Kind.UNFIT,
+                "CallNotLoaded",
+                f"the arguments of a function cannot be read: {_line(error)}",
+                _trace(),
+            )
+        client, known = self._clients.get(number), self._functions.get(function)
+        if (
+            client is None
+            or client.initializer is not None
+            or client.unfit is not None
+            or known is None
+            or known.call is None
+        ):
+            return self.call(number, function, pickle.dumps((args, {})), plain=True)
+        try:
+            if known.globals:
+                client.namespace.install(known.globals)
+            try:
+                returned = known.call(*args)
+            finally:
+                if os.getpid() != self._process:
+                    os._exit(0)
+            value = pack_scalar(returned)
+            if value is not None and len(value) <= INLINE_BYTES:
+                return (Kind.ANSWER, value, RETURNED_PLAIN)
+            value = self._memory.pack(partial(client.namespace.pickle_result, returned), _RESULT_BYTES)
+        except BaseException as error:  # noqa: BLE001 - as in `_call`
+            return (Kind.THREW, _trace(), _pickle_exception(client, error))
+        return (Kind.ANSWER, value)
 
     def call(self, number: int, function: int, payload: bytes, *, plain: bool = False) -> tuple[Any, ...]:
         """Call a function of a client with pickled arguments, which are ``plain`` if they refer to nothing of the client's.

@@ -6,6 +6,7 @@ Every other object is left to cloudpickle, which looks at each class and functio
 from __future__ import annotations
 
 import io
+import marshal
 import pickle
 from typing import Any, Final
 
@@ -17,6 +18,8 @@ _KEPT: Final = 64 * 1024
 _NUMBERS: Final = frozenset((int, float, bool, type(None), complex))
 _TEXTS: Final = frozenset((str, bytes))
 _SHORT: Final = 1024
+#: The version of marshal's format that all Pythons read, and that has no table of objects.
+_MARSHAL: Final = 2
 
 
 class _NotPlain(Exception):
@@ -65,6 +68,31 @@ def pickle_scalars(args: tuple[Any, ...]) -> bytes | None:
         if not _is_scalar(value):
             return None
     return pickle.dumps((args, {}), pickle.HIGHEST_PROTOCOL)
+
+
+def pack_scalar(value: Any) -> bytes | None:
+    """Return what `unpack_scalar` reads; None for anything but a number, a short text, short bytes or None.
+
+    That takes a fourth of the time of a pickle.
+    """
+    kind = type(value)
+    if kind in _NUMBERS or (kind in _TEXTS and len(value) <= _SHORT):
+        return marshal.dumps(value, _MARSHAL)
+    return None
+
+
+def pack_scalars(args: tuple[Any, ...]) -> bytes | None:
+    """Return what `unpack_scalar` reads for arguments that are all scalars; None for any other ones."""
+    for value in args:
+        kind = type(value)
+        if kind not in _NUMBERS and (kind not in _TEXTS or len(value) > _SHORT):
+            return None
+    return marshal.dumps(args, _MARSHAL)
+
+
+def unpack_scalar(data: bytes) -> Any:
+    """Return what `pack_scalar` or `pack_scalars` was given. Raises ValueError, EOFError and TypeError for other bytes."""
+    return marshal.loads(data)
 
 
 def _is_scalar(value: object) -> bool:

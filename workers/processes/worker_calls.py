@@ -19,10 +19,11 @@ from typing import Any, Final
 from ..ipc.call_ring import BY_MESSAGE, DOZE_S, RAISED, RETURNED, CallEntry, ServingCallRing
 from ..ipc.channel import Channel, Message
 from ..ipc.gate import WorkerGate
-from ..ipc.protocol import PLAIN, Kind
+from ..ipc.protocol import PLAIN, SCALARS, Kind
 from ..ipc.ring import MalformedRing
 from ..memory.arena_view import ArenaView
 from .functions import Functions
+from .plain_pickles import pickle_scalar, unpack_scalar
 from .prints import Prints
 from .result_slots import ResultSlots
 
@@ -180,15 +181,22 @@ class WorkerCalls:
         found = True
         while found:
             found = False
-            for attached in [*self._rings.values()]:
+            rings = [*self._rings.values()]
+            alone = len(rings) == 1
+            for attached in rings:
                 ring = attached.ring
                 try:
                     entry = ring.take()
                     if entry is not None:
                         found = True
                         count += 1
+                        # Of one ring, a client is woken for a call when the next one is taken, which has a fence.
+                        if alone and ring.must_ring(fenced=True):
+                            attached.wake()
                         gate.count()
                         self._call(attached, entry)
+                        if alone and not gate.is_closed:
+                            continue
                     if ring.must_ring():
                         attached.wake()
                 except MalformedRing as error:
@@ -204,26 +212,34 @@ class WorkerCalls:
                     attached.ring.note_pace(pace)
                 self._count += count
                 if found and (self._slots.has_deferred or self._poll.poll(0)):
+                    for attached in rings:
+                        if attached.ring.must_ring():
+                            attached.wake()
                     return
                 since, count = now, 0
 
     def _call(self, attached: _Attached, entry: CallEntry) -> None:
         ring = attached.ring
         _, number, request, arguments = entry
-        known = attached.functions.get(number & ~PLAIN)
+        known = attached.functions.get(number & (SCALARS - 1))
         if known is None:
             raise MalformedRing(f"a call of function {number}, which the client does not have here")
         self._prints.begin_next([Kind.CALL_PRINTED, ring.number, request])
         self._slots.begin(ring.number, request)
         try:
-            answer = self._functions.call(attached.client, known, arguments, plain=number >= PLAIN)
+            if number & SCALARS:
+                answer = self._functions.call_short(attached.client, known, arguments)
+            else:
+                answer = self._functions.call(attached.client, known, arguments, plain=number >= PLAIN)
         finally:
             printed = self._prints.end_next()
         kind = answer[0]
-        if not printed and kind is Kind.ANSWER and ring.complete(RETURNED, answer[1]):
+        if not printed and kind is Kind.ANSWER and ring.complete(answer[2] if len(answer) > 2 else RETURNED, answer[1]):
             return
         if not printed and kind is Kind.THREW and ring.complete(RAISED, _pack_raised(*answer[1:])):
             return
+        if len(answer) > 2 and kind is Kind.ANSWER:
+            answer = kind, pickle_scalar(unpack_scalar(answer[1]))
         self._prints.send(_answer(ring.number, request, *answer))
         ring.complete(BY_MESSAGE)
 

@@ -38,7 +38,7 @@ def test_arguments_and_results_of_any_size_pass_in_order_while_the_space_is_used
     expected: list[tuple[int, bytes]] = []
     seen = 0
     for number in range(5000):
-        arguments = generator.randbytes(generator.choice((0, 1, 40, 3000, INLINE_BYTES)))
+        arguments = generator.randbytes(generator.choice((0, 1, 40, 87, 88, 89, 103, 104, 105, 3000, INLINE_BYTES)))
         sequence = client.append(5, number, arguments)
         if sequence:
             client.publish(sequence)

@@ -1,0 +1,39 @@
+"""Which ring takes the next calls: the one with the shortest queue. The caller holds the lock of the rings."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Iterable
+from typing import Final
+
+from .client_call_ring import ClientCallRing
+from .ring_call import RingCall
+
+#: Calls that one worker gets before another one does, while others wait.
+_FILL: Final = 16
+
+
+def choose_ring(rings: Iterable[ClientCallRing], function: int) -> ClientCallRing | None:
+    """Return the ring with the shortest queue that takes a function, None if there is none."""
+    best: ClientCallRing | None = None
+    for ring in rings:
+        if function in ring.functions and (best is None or len(ring.calls) < len(best.calls)):
+            best = ring
+    return best
+
+
+def place_waiting(rings: Collection[ClientCallRing], waiting: deque[RingCall]) -> None:
+    """Give calls that wait to the rings that have room, evenly."""
+    while waiting:
+        call = waiting[0]
+        if call.ring is not None:
+            # An interrupt has ended this before or after it was published.
+            if call.ring.holds(call):
+                waiting.popleft()
+            else:
+                call.ring.repair(waiting)
+                call.ring = None
+            continue
+        ring = choose_ring(rings, call.number)
+        if ring is None or not ring.fill(waiting, min(_FILL, -(-len(waiting) // len(rings)))):
+            break

@@ -1,0 +1,110 @@
+"""The arguments and results of functions on rings: values of all kinds, in order, from iterables that block and that do not."""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import poolrt
+
+from .processes import BOUND_S, wait_until
+
+
+@pytest.fixture
+def own_pool(settings: dict[str, Any]) -> Iterator[poolrt.Pool]:
+    with poolrt.Pool(workers=2, threads=1, **settings) as pool:
+        yield pool
+
+
+def _warm(pool: poolrt.Pool, function: Callable[..., Any], *args: Any) -> None:
+    """Let a function be called on the rings to all workers."""
+    calls = pool._session.link.client.calls
+
+    def is_on_rings() -> bool:
+        rings = calls._rings.values()
+        before = sum(each.ring.submitted for each in rings)
+        for _ in range(4):
+            pool.submit(function, *args).result(BOUND_S)
+        numbers = {len(ring.functions) for ring in rings}
+        return (
+            sum(each.ring.submitted for each in rings) >= before + 4
+            and len(numbers) == 1
+            and len(rings) == pool.workers
+        )
+
+    wait_until(is_on_rings, "the function is called on rings")
+
+
+def _note(path: str, number: int) -> int:
+    with open(path, "a") as file:
+        file.write(f"{number}\n")
+    return number
+
+
+def _noted(path: Path) -> list[int]:
+    return [*map(int, path.read_text().split())] if path.exists() else []
+
+
+def _twice(number: Any) -> Any:
+    return number, number
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def test_values_of_all_kinds_are_mapped_in_order_whatever_they_come_in(own_pool: poolrt.Pool) -> None:
+    _warm(own_pool, _same, 1)
+    _warm(own_pool, _twice, 1)
+    kinds: list[Any] = [
+        *(0, -1, 2**31, -(2**63), 10**400, True, False, None, 1.5, -0.0, float("inf"), 1j, 5e-324),
+        *("", "a", "\ud800", "\0x", "😀" * 30, "z" * 1024, "z" * 1025, b"", b"\0", bytes(range(256)) * 4, bytes(1025)),
+        *((), (1, "a"), [1, [2]], {"a": None}, np.float32(3), np.arange(5)),
+    ]
+    generator = random.Random()
+    given = [generator.choice(kinds) for _ in range(700)]
+    expected = [(type(value), repr(value)) for value in given]
+    for values in (given, tuple(given), iter(given)):
+        assert [(type(value), repr(value)) for value in own_pool.map(_same, values)] == expected
+    futures = [own_pool.submit(_same, value) for value in given]
+    assert [(type(each.result(BOUND_S)), repr(each.result())) for each in futures] == expected
+    assert [repr(pair) for pair in own_pool.map(_twice, given)] == [repr((value, value)) for value in given]
+    own = [*zip(range(9, 300), [*range(291)], strict=True)]
+    assert [*own_pool.map(pow, range(9, 300), [*range(291)])] == [base**power for base, power in own]
+
+
+def test_calls_of_a_list_are_given_to_all_workers_alike(own_pool: poolrt.Pool) -> None:
+    _warm(own_pool, _where, 0.0)
+    rings = own_pool._session.link.client.calls._rings.values()
+    before = [each.ring.submitted for each in rings]
+    results = own_pool.map(_where, [0.2] * 8)
+    assert [each.ring.submitted - count for each, count in zip(rings, before, strict=True)] == [4, 4]
+    assert len({*results}) == 2
+
+
+def _where(seconds: float) -> int:
+    time.sleep(seconds)
+    return os.getpid()
+
+
+def test_a_call_of_map_begins_though_the_next_item_blocks(own_pool: poolrt.Pool, tmp_path: Path) -> None:
+    """A list, a tuple and a range never block; all else may."""
+    path = tmp_path / "calls"
+    note = partial(_note, str(path))
+    assert [*own_pool.map(note, range(40))] == [*range(40)]
+
+    def items() -> Iterator[int]:
+        for number in range(40, 60):
+            yield number
+            wait_until(lambda number=number: number in _noted(path), "the call has begun")  # type: ignore[misc]
+
+    assert [*own_pool.map(note, items())] == [*range(40, 60)]
+    assert sorted(_noted(path)) == [*range(60)]
