@@ -164,7 +164,8 @@ class Functions:
         """Begin calls as `_begin_all`, some at a time: no code of the user runs between their arguments."""
         begun: deque[Any] = deque()
         rings, open_futures = self.client.calls, self.client.open_futures
-        while some := [*islice(calls, _LOOKS)]:
+        # The first call has the function pickled.
+        while some := [*islice(calls, 1 if pack.function is None else _LOOKS)]:
             function = pack.function
             made: list[RingCall] = []
             if function is not None and not self._waiting and self._may_use_rings(function):
