@@ -64,9 +64,9 @@ wheel: prebuilt ## build a wheel with prebuilt kernels in dist/
 ALONE := tests/acceptance/test_killed_clients.py tests/cachestore/test_failures.py tests/poolrt/pool/test_ends.py \
 	tests/workers/verbose/test_times.py
 
-# Both parts run to their end; $(1) chooses the tests.
+# Both parts run to their end, and share a folder of compiled kernels (`tests/workers/compiled.py`); $(1) chooses the tests.
 define run_tests
-	@trap 'exit 130' INT; failed=0; \
+	@export KERNELS_OF_TESTS=$$(mktemp -d); trap 'rm -rf "$$KERNELS_OF_TESTS"' EXIT; trap 'exit 130' INT; failed=0; \
 	$(PYTEST) -q $(1) -n auto --maxprocesses=8 --dist=worksteal $(ALONE:%=--ignore=%) tests || failed=$$?; \
 	$(PYTEST) -q $(1) $(ALONE) || failed=$$?; \
 	exit $$failed

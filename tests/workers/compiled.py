@@ -1,4 +1,4 @@
-"""Kernels of tests, each compiled once in all processes of a run: they share a folder that the first process makes.
+"""Kernels of tests, each compiled once in all processes of a run: they share a folder that make or the first process makes.
 
 Processes that tests start share it, too: `tests/startup/` is in their PYTHONPATH. A test without the variable `FOLDER` compiles.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -34,19 +34,26 @@ def compiled(spec: KernelSpec, target: Target) -> bytes:
 
 @contextmanager
 def shared_kernels() -> Iterator[None]:
-    """Make the folder for the processes that are started in the block."""
-    before = os.environ.get("PYTHONPATH")
-    with tempfile.TemporaryDirectory(prefix="tests-kernels-") as folder:
-        os.environ[FOLDER] = folder
-        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (STARTUP, before)))
-        try:
-            yield
-        finally:
-            del os.environ[FOLDER]
-            if before is None:
-                del os.environ["PYTHONPATH"]
-            else:
-                os.environ["PYTHONPATH"] = before
+    """Make the folder for the processes that are started in the block, unless there is one already, as in `make test`."""
+    with ExitStack() as stack:
+        if not os.environ.get(FOLDER):
+            _set(stack, FOLDER, stack.enter_context(tempfile.TemporaryDirectory(prefix="tests-kernels-")))
+        _set(stack, "PYTHONPATH", os.pathsep.join(filter(None, (STARTUP, os.environ.get("PYTHONPATH")))))
+        yield
+
+
+def _set(stack: ExitStack, name: str, value: str) -> None:
+    """Set an environment variable until the stack ends."""
+    before = os.environ.get(name)
+    stack.callback(_restore, name, before)
+    os.environ[name] = value
+
+
+def _restore(name: str, value: str | None) -> None:
+    if value is None:
+        os.environ.pop(name, None)
+    else:
+        os.environ[name] = value
 
 
 def creator() -> PrimitiveCreator:

@@ -13,6 +13,8 @@ import poolrt
 from poolrt.coordinator.exits import describe_signal, signal_of_zombie
 from poolrt.errors import CoordinatorLost, WorkerLost
 
+from .processes import BOUND_S, is_alive, wait_until
+
 
 def test_the_errors_of_lost_processes_name_the_signal(
     settings: dict[str, Any], capfd: pytest.CaptureFixture[str]
@@ -30,6 +32,19 @@ def test_the_errors_of_lost_processes_name_the_signal(
     assert "Segmentation fault" in printed  # faulthandler's
     assert "_crash" in printed or "_apply" in printed
     assert "was ended by SIGSEGV" in printed
+
+
+def test_a_call_that_finds_the_coordinator_gone_gets_one_error(
+    settings: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    with poolrt.Pool(workers=1, **settings) as pool:
+        assert pool.submit(len, "abc").result(BOUND_S) == 3
+        coordinator = pool.stats()["pid"]
+        os.kill(coordinator, signal.SIGKILL)
+        wait_until(lambda: not is_alive(coordinator), "the coordinator is gone")
+        with pytest.raises(CoordinatorLost):
+            pool.submit(len, "abc").result(BOUND_S)
+    assert not caplog.records  # a future that is resolved twice would be logged
 
 
 def _crash() -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,7 +12,7 @@ import pytest
 
 import poolrt
 
-from .processes import BOUND_S
+from .processes import BOUND_S, relu_graph, workers_of
 
 
 def mixed_graph(engine: str) -> poolrt.Graph:
@@ -55,3 +58,16 @@ def test_a_graph_that_names_too_many_engines_is_refused(pool: poolrt.Pool) -> No
     g.output("y", x)
     with pytest.raises(poolrt.errors.GraphRefused, match="engine: 18 engines are named, more than 16"):
         pool.load(g)
+
+
+@pytest.mark.usefixtures("device")
+def test_a_worker_that_is_killed_when_the_pool_closes_leaves_no_folder_of_pocl(
+    settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    with poolrt.Pool(workers=1, engine="opencl", **settings) as pool:
+        pool.load(relu_graph()).run(x=np.ones((4, 8), np.float32))
+        assert list(tmp_path.glob("poolrt-pocl-*")) != []
+        for pid in workers_of(pool):
+            os.kill(pid, signal.SIGSTOP)  # as on a machine on which it gets no processor in time
+    assert list(tmp_path.iterdir()) == []
