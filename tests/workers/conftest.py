@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from typing import Final
 from zlib import crc32
 
 import pytest
@@ -21,6 +23,8 @@ from .verbose.lines import ReadLines, parsed
 
 #: Levels with instructions that not every host has which runs tests.
 _BEYOND = (LEVELS[-1], "+", str(WITH_ALL_INSTRUCTIONS))
+#: In the names or propagation kinds of tests of gradients.
+_GRADIENT: Final = re.compile("gradient|backward")
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -29,26 +33,33 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
     Levels and engines change from case to case. Of cases with instructions that this host lacks, one in three is run.
     `support.test_cells` has each implementation of each operation by default,
-    and computes one row of its table in five with all instructions that kernels use, too.
+    and computes one row of its table in five with all instructions that kernels use, too. Gradients are computed on the
+    processor, on OpenCL only those of eltwise: PoCL compiles the kernel of each for one or two seconds.
     """
     others = [each for each in (*LEVELS, "+") if each != host_isa()]
+    oldest, usual, newest = LEVELS
     choices = {
-        "isa": LEVELS,
+        # Kernels for x86-64-v3 are compiled for most tests anyway, those for x86-64-v2 for these cases alone.
+        "isa": (oldest, usual, usual, usual, newest, newest),
         "instructions": others,
         "runner": ("held_back", "opencl"),
         "verification": (WITH_ALL_INSTRUCTIONS, *[None] * 4),
     }
     for item in items:
         parameters = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+        is_gradient = _GRADIENT.search(f"{item.name} {parameters.get('prop', '')}") is not None
+        if is_gradient and parameters.get("verification") == "opencl" and parameters.get("kind") != "eltwise":
+            item.add_marker(pytest.mark.slow)
         for name, values in choices.items():
             value = parameters.get(name)
             # With extensions, whichever they are.
             kind = "+" if name == "instructions" and "+" in str(value) else value
             if kind is not None and kind in values:
+                chosen = ("held_back",) if is_gradient and name == "runner" else values
                 number = crc32(item.nodeid.replace(str(value), "").encode())
                 is_emulated = str(kind) in _BEYOND and host_isa() not in _BEYOND
                 if (
-                    values[number % len(values)] != kind
+                    chosen[number % len(chosen)] != kind
                     or ("case" in parameters and name == "isa" and number // 8 % 5)
                     or (is_emulated and number // 64 % 3)
                 ):

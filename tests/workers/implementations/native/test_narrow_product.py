@@ -110,19 +110,23 @@ def test_an_error_is_that_of_sums_in_float32(native: NativeRunner, isa: str, pro
     check(native, isa, *problem)
 
 
-def test_inner_products_read_weights_of_16_bits(native: NativeRunner, isa: str) -> None:
-    for rows, layout in ((1, "packed"), (1, "columns"), (30, "rows"), (30, "columns"), (4, "packed")):
-        for dtype in ("f16", "bf16"):
-            check(
-                native,
-                isa,
-                (rows, 37, 83),
-                ((), ()),
-                (dtype, dtype, dtype, dtype),
-                ("rows", layout),
-                "r",
-                is_inner=True,
-            )
+#: Rows, and the layout of weights.
+INNER = ((1, "packed"), (1, "columns"), (30, "rows"), (30, "columns"), (4, "packed"))
+
+
+@pytest.mark.parametrize(
+    ("rows", "layout", "dtype"),
+    [
+        # Each with one type in `make test`.
+        pytest.param(*problem, dtype, marks=[pytest.mark.slow] * ((number + other) % 2))
+        for number, problem in enumerate(INNER)
+        for other, dtype in enumerate(("f16", "bf16"))
+    ],
+)
+def test_inner_products_read_weights_of_16_bits(
+    native: NativeRunner, isa: str, rows: int, layout: str, dtype: str
+) -> None:
+    check(native, isa, (rows, 37, 83), ((), ()), (dtype,) * 4, ("rows", layout), "r", is_inner=True)
 
 
 @pytest.mark.slow

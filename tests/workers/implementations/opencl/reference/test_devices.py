@@ -82,12 +82,14 @@ def test_attributes_in_single_precision(single: Single) -> None:
     check(single, op, PrimitiveAttr(steps, quantised, quantised), threshold=0.0)
 
 
+@pytest.mark.slow
 def test_normalisation_in_single_precision(single: Single) -> None:
     md = MemoryDesc((3, 5, 4), "f32")
     op = BatchNormalization(md, md, 1e-3, ("use_scale", "use_shift"), "forward_training")
     check(single, op, threshold=1e-5)
 
 
+@pytest.mark.slow
 def test_recurrence_in_single_precision(single: Single) -> None:
     md = MemoryDesc
     op = Lstm(
