@@ -20,8 +20,13 @@ class LoweringError(GraphError):
 class ModelError(GraphError):
     """A model file is missing, malformed or needs an argument that was not given. Raised by `poolrt.load_onnx`.
 
-    The message is one line of printable characters, also if names in the file are not.
+    The message is one line of printable characters, also if names in the file are not. ``is_computed`` says that a node reads
+    a size or a value that only a run knows, ``stopped_at`` is then the first result of the model's node for which the import
+    ended, or empty.
     """
+
+    is_computed: bool = False
+    stopped_at: str = ""
 
     def __str__(self) -> str:
         return one_line(super().__str__())

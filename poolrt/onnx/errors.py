@@ -38,7 +38,7 @@ class NotImplemented(UnsupportedNode):
 def not_implemented(error: UnsupportedNode) -> UnsupportedNode:
     """Return an error of an import as that of a session."""
     found = NotImplemented(error.node, error.operator, error.opset, error.reason, error.uses)
-    found.asked = error.asked
+    found.asked, found.is_computed, found.stopped_at = error.asked, error.is_computed, error.stopped_at
     return found
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from poolrt.cachestore.constant_files import ConstantFiles
+    from poolrt.graph.builder import Graph
     from poolrt.graph.ir import GraphIR
     from poolrt.inprocess.compiled_graphs import MakeGraph, Shapes
     from poolrt.model import Model
@@ -49,17 +50,28 @@ _PLAIN: Final = "plain"
 _CUTS: Final = 1024
 
 
+class Source(Protocol):
+    """What plans are made of: a model or a part of it. ``label`` tells it from others of the session."""
+
+    @property
+    def label(self) -> str: ...
+
+    def graph(self, shapes: Mapping[str, Sequence[int]], values: Arrays) -> Graph:
+        """Return the graph for inputs of these shapes and values. Raises InvalidGraph and NotImplemented."""
+        ...
+
+
 class Plans(Protocol):
     """Runs a model on inputs of any sizes. ``values`` are the inputs that its shapes depend on: a plan is for one set of them."""
 
-    def run(self, inputs: Arrays, values: Arrays, into: Arrays) -> Mapping[str, NDArray[Any]]:
-        """Return the outputs by name, bfloat16 as uint16; one that is written into its array of ``into`` is this array.
+    def run(self, source: Source, inputs: Arrays, values: Arrays, into: Arrays) -> Mapping[str, NDArray[Any]]:
+        """Return the outputs of a part by name, bfloat16 as uint16; one that is written into its array of ``into`` is this array.
 
         Raises InvalidGraph and NotImplemented if there is no plan for these sizes, and the errors of executions.
         """
         ...
 
-    def prepare(self, shapes: Mapping[str, tuple[int, ...]]) -> None:
+    def prepare(self, source: Source, shapes: Mapping[str, tuple[int, ...]]) -> None:
         """Make the plan for these sizes. Raises as `run`."""
         ...
 
@@ -96,11 +108,11 @@ class LocalPlans:
         self._lock = freed_in_children(threading.Lock())
         self._begin()
 
-    def run(self, inputs: Arrays, values: Arrays, into: Arrays) -> Mapping[str, NDArray[Any]]:
+    def run(self, source: Source, inputs: Arrays, values: Arrays, into: Arrays) -> Mapping[str, NDArray[Any]]:
         arrays = [readable(_plain(array)) for array in inputs.values()]
-        make = partial(self._graph, tuple(inputs), values)
+        make = partial(self._graph, source, tuple(inputs), values)
         plain = {name: _plain(array) for name, array in into.items()}
-        variant = self._variant(values)
+        variant = self._variant(source, values)
         outputs: dict[str, NDArray[Any]] = self._graphs_here().run(
             arrays, [*map(address_of, arrays)], variant, make, plain
         )
@@ -108,8 +120,9 @@ class LocalPlans:
             cut_outputs(outputs, self._find_cuts(tuple(array.shape for array in arrays), variant, make))
         return {name: into[name] if plain.get(name) is array else array for name, array in outputs.items()}
 
-    def prepare(self, shapes: Mapping[str, tuple[int, ...]]) -> None:
-        self._graphs_here().find(tuple(shapes.values()), self._variant({}), partial(self._graph, tuple(shapes), {}))
+    def prepare(self, source: Source, shapes: Mapping[str, tuple[int, ...]]) -> None:
+        make = partial(self._graph, source, tuple(shapes), {})
+        self._graphs_here().find(tuple(shapes.values()), self._variant(source, {}), make)
 
     def _begin(self) -> None:
         stream = self._stream
@@ -129,11 +142,11 @@ class LocalPlans:
                     self._begin()
         return self._graphs
 
-    def _variant(self, values: Arrays) -> str:
-        return f"{digest(values)}{'' if self._optimize else _PLAIN}"
+    def _variant(self, source: Source, values: Arrays) -> str:
+        return f"{source.label}{digest(values)}{'' if self._optimize else _PLAIN}"
 
-    def _graph(self, names: tuple[str, ...], values: Arrays, shapes: Shapes, variant: str) -> GraphIR:
-        graph = self._model.graph(dict(zip(names, shapes, strict=True)), values)
+    def _graph(self, source: Source, names: tuple[str, ...], values: Arrays, shapes: Shapes, variant: str) -> GraphIR:
+        graph = source.graph(dict(zip(names, shapes, strict=True)), values)
         if graph.cuts or self._has_cuts:
             self._cuts.put((shapes, variant), graph.cuts)
             self._has_cuts = True
@@ -161,17 +174,17 @@ class PoolPlans:
         #: Models with their bytes, the one used longest ago first.
         self._models: OrderedDict[tuple[Any, ...], tuple[Model, int]] = OrderedDict()
 
-    def run(self, inputs: Arrays, values: Arrays, into: Arrays) -> Mapping[str, NDArray[Any]]:
+    def run(self, source: Source, inputs: Arrays, values: Arrays, into: Arrays) -> Mapping[str, NDArray[Any]]:
         shapes = {name: array.shape for name, array in inputs.items()}
-        outputs = self._find(shapes, values).run(**{name: _plain(array) for name, array in inputs.items()})
+        outputs = self._find(source, shapes, values).run(**{name: _plain(array) for name, array in inputs.items()})
         # Outputs are in the pool's memory, of which there is only so much: callers of sessions keep what they get.
         return {name: np.array(array) for name, array in outputs.items()}
 
-    def prepare(self, shapes: Mapping[str, tuple[int, ...]]) -> None:
-        self._find(shapes, {})
+    def prepare(self, source: Source, shapes: Mapping[str, tuple[int, ...]]) -> None:
+        self._find(source, shapes, {})
 
-    def _find(self, shapes: Mapping[str, tuple[int, ...]], values: Arrays) -> Model:
-        key = tuple(shapes.values()), digest(values)
+    def _find(self, source: Source, shapes: Mapping[str, tuple[int, ...]], values: Arrays) -> Model:
+        key = source.label, tuple(shapes.values()), digest(values)
         found = self._known(key)
         if found is not None:
             return found
@@ -180,13 +193,15 @@ class PoolPlans:
         with making:
             try:
                 found = self._known(key)
-                return self._load(key, shapes, values) if found is None else found
+                return self._load(key, source, shapes, values) if found is None else found
             finally:
                 with self._lock:
                     self._making.pop(key, None)
 
-    def _load(self, key: tuple[Any, ...], shapes: Mapping[str, tuple[int, ...]], values: Arrays) -> Model:
-        graph = self._model.graph(shapes, values)
+    def _load(
+        self, key: tuple[Any, ...], source: Source, shapes: Mapping[str, tuple[int, ...]], values: Arrays
+    ) -> Model:
+        graph = source.graph(shapes, values)
         nbytes = sum(constant.nbytes for constant in graph.to_ir().constants.values())
         model = self._pool.load(graph)
         nbytes += sum(spec.nbytes for spec in (*model.inputs, *model.outputs))

@@ -7,10 +7,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
-
 from poolrt.cachestore.constant_files import ConstantFiles
-from poolrt.graph.errors import UnsupportedNode
 from poolrt.settings import Settings
 from poolrt.spelling import describe_type, hint
 from poolrt.workers.desc.attributes import FPMATH_MODES
@@ -18,7 +15,7 @@ from poolrt.workers.desc.attributes import FPMATH_MODES
 from .binding import IOBinding
 from .errors import Fail, InvalidArgument
 from .feeds import check_feed, check_sizes
-from .logs import LOG, level_of
+from .logs import level_of
 from .options import GraphOptimizationLevel, RunOptions, SessionOptions
 from .ort_value import OrtValue
 from .plans import LocalPlans, Plans, PoolPlans, count_threads
@@ -26,6 +23,7 @@ from .profiling import Profile
 from .providers import check_providers, get_available_providers
 from .session_model import SessionModel
 from .signature import ModelMetadata, NodeArg, Port
+from .stages import Stages
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -38,8 +36,6 @@ if TYPE_CHECKING:
 PLAN_BYTES: Final = "poolrt.plan_bytes"
 #: The entry that sets `Graph.fpmath_mode`.
 FPMATH_MODE: Final = "poolrt.fpmath_mode"
-#: Elements of an input that the model's shapes may depend on: there is a plan for each value of it.
-MOST_VALUES: Final = 64
 
 
 class InferenceSession:
@@ -102,8 +98,7 @@ class InferenceSession:
                 shared = settings.constant_files_arguments()
                 files = ConstantFiles(**shared) if shared else None
                 self._plans = LocalPlans(self._model, engine, stream, threads, optimize, bound, cache, files)
-            #: Inputs that the model's shapes depend on, as far as runs have shown.
-            self._values: frozenset[str] = frozenset()
+            self._stages = Stages(self._model, self._plans, self._level <= 20)
             shapes = self._model.fixed_shapes()
             if shapes is not None:
                 self._prepare(shapes)
@@ -243,32 +238,12 @@ class InferenceSession:
     def _prepare(self, shapes: Mapping[str, tuple[int, ...]]) -> None:
         if any(0 in dims for dims in shapes.values()):
             return
-        try:
-            self._plans.prepare(shapes)
-        except UnsupportedNode as error:
-            # Runs bring the values that are asked for.
-            self._learn(error, {name: int(np.prod(dims)) for name, dims in shapes.items()})
+        self._stages.prepare(shapes)
 
     def _run(self, arrays: dict[str, NDArray[Any]], into: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         with self._profile.measure("model_run"):
-            while True:
-                # A tensor without elements is no input of a plan, which is for its shape as for a value.
-                values = {name: array for name, array in arrays.items() if name in self._values or not array.size}
-                inputs = {name: array for name, array in arrays.items() if name not in values}
-                try:
-                    outputs = self._plans.run(inputs, values, into)
-                    return {name: _typed(array, self._ports[name]) for name, array in outputs.items()}
-                except UnsupportedNode as error:
-                    self._learn(error, {name: array.size for name, array in inputs.items()})
-
-    def _learn(self, error: UnsupportedNode, sizes: Mapping[str, int]) -> None:
-        """Note the inputs whose values an import has asked for; raise the error if these cannot be given."""
-        asked = [name for name in error.asked if sizes.get(name, MOST_VALUES + 1) <= MOST_VALUES]
-        if not asked:
-            raise error
-        self._values |= frozenset(asked)
-        if self._level <= 20:
-            LOG.info("%s: the sizes depend on the values of %s", self._model.name, ", ".join(asked))
+            outputs = self._stages.run(arrays, into)
+            return {port.name: _typed(outputs[port.name], port) for port in self._model.outputs}
 
     def _checked_names(self, names: Sequence[str] | None) -> list[str]:
         if isinstance(names, str):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from poolrt.graph.errors import ModelError, UnsupportedNode
@@ -15,6 +16,7 @@ from poolrt.settings import Settings
 
 from .errors import InvalidArgument, InvalidProtobuf, NoSuchFile, as_session_errors, not_implemented
 from .options import SessionOptions
+from .parts import Body, Part
 from .signature import Port, metadata
 
 if TYPE_CHECKING:
@@ -76,13 +78,43 @@ class SessionModel:
 
         Raises InvalidGraph and NotImplemented.
         """
+        return self._import(self._file, self.initializers, shapes, values)
+
+    def whole_part(self) -> Part:
+        """Return the part that has all nodes. Functions of the model are replaced by their nodes."""
+        proto = self._file.proto
+        if proto.functions:
+            proto = inline_functions(proto)
+        types = {port.name: port.element_type for port in self.inputs}
+        body = Body.of(self, proto.graph.node, self.initializers, types, types)
+        return body.whole((port.name for port in self.outputs), "")
+
+    def part_graph(
+        self,
+        view: Any,
+        initializers: Mapping[str, NDArray[Any]],
+        shapes: Mapping[str, Sequence[int]],
+        values: Mapping[str, NDArray[Any]],
+    ) -> Graph:
+        """Return the graph of a part; ``view`` has the fields of a GraphProto. Raises InvalidGraph and NotImplemented."""
+        proto = SimpleNamespace(graph=view, opset_import=self._file.proto.opset_import, functions=())
+        return self._import(ModelFile(proto, self._file.label), initializers, shapes, values)
+
+    def _import(
+        self,
+        file: ModelFile,
+        initializers: Mapping[str, NDArray[Any]],
+        shapes: Mapping[str, Sequence[int]],
+        values: Mapping[str, NDArray[Any]],
+    ) -> Graph:
         with as_session_errors():
             graph = import_model(
-                self._file,
+                file,
                 self._settings,
-                initializers=self.initializers,
+                initializers=initializers,
                 shapes=shapes,
                 values=values,
+                name=self.name,
                 engine=self._engine,
             )
             graph.fpmath_mode = self._fpmath_mode
@@ -100,6 +132,13 @@ class SessionModel:
                     f"add_initializer: {name}: expect {expected}, got {given.dtype}{list(given.shape)}"
                 )
             self.initializers[name] = given
+
+
+def inline_functions(proto: Any) -> Any:
+    """Return a ModelProto with the nodes of its functions in place of those that call them."""
+    from onnx import inliner
+
+    return inliner.inline_local_functions(proto)
 
 
 def _read(source: Any) -> ModelFile:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 
+from ..errors import ModelError
 from ..shapes import normalize_axes, normalize_axis
 from ..values import Value
 from .tensors import Operand, shape_of
@@ -77,13 +78,18 @@ class Bounds:
             self.note(result, found)
         return results
 
+    def mark(self, error: ModelError, operands: Sequence[Operand | None]) -> ModelError:
+        """Return the error of a node, which says of itself whether the node reads a tensor of a counted size."""
+        error.is_computed |= any(self.of(operand) is not None for operand in operands)
+        return error
+
     def refused(self, call: NodeCall, given: Sequence[Bound | None]) -> Exception:
         """Return the error for a node that cannot read a tensor of a counted size."""
         index, bound = next((place, each) for place, each in enumerate(given) if each is not None)
         what = f"the size of input {index} is known only after a run"
         if bound.asked:
             return call.ask(what, bound.asked)
-        return call.unsupported(f"{what}; this use of it is not supported")
+        return call.computed(f"{what}; this use of it is not supported")
 
 
 def _elementwise(call: NodeCall, given: Sequence[Bound | None], results: _Results) -> Bound | None:

@@ -120,7 +120,7 @@ class NodeCall:
             asked = self.inputs_of(index)
             if asked:
                 raise self.ask(what, asked)
-            raise self.unsupported(f"{what} is computed by the model; it must be constant")
+            raise self.computed(f"{what} is computed by the model; it must be constant")
         return found
 
     def inputs_of(self, index: int) -> tuple[str, ...]:
@@ -133,7 +133,7 @@ class NodeCall:
         given = ", ".join(f"{name!r}: ..." for name in asked)
         words = " ".join(f"--value {name}=..." for name in asked)
         text = f"values={{{given}}}, or {words} on the command line"
-        error = self.unsupported(f"{what}: give the input while loading: {text}")
+        error = self.computed(f"{what}: give the input while loading: {text}")
         error.asked = tuple(asked)
         return error
 
@@ -252,6 +252,12 @@ class NodeCall:
     def unsupported(self, reason: str) -> UnsupportedNode:
         """Return the error for a node that poolrt does not support."""
         return UnsupportedNode(self.label, self.operator, self.opset, reason)
+
+    def computed(self, reason: str) -> UnsupportedNode:
+        """Return the error for a node that poolrt does not support as long as only a run knows a size or value."""
+        error = self.unsupported(reason)
+        error.is_computed = True
+        return error
 
     def malformed(self, reason: str) -> ModelError:
         """Return the error for a node that is not valid ONNX."""

@@ -45,13 +45,13 @@ def _both(call: NodeCall, condition: Value, outer: Scope, add_nodes: AddNodes) -
     results: list[Item | None] = []
     for number, (left, right) in enumerate(zip(one, other, strict=True)):
         if left is None or right is None:
-            raise call.unsupported("a branch leaves a result out, and a run chooses it")
+            raise call.computed("a branch leaves a result out, and a run chooses it")
         if isinstance(left, TensorSequence) or isinstance(right, TensorSequence):
-            raise call.unsupported("a run chooses between sequences of tensors; the condition must be constant")
+            raise call.computed("a run chooses between sequences of tensors; the condition must be constant")
         if call.bounds.of(left) or call.bounds.of(right) or shape_of(left) != shape_of(right):
             asked = call.inputs_of(0)
             what = f"a run chooses between results {number} of shapes {shape_of(left)} and {shape_of(right)}"
-            raise call.ask(what, asked) if asked else call.unsupported(f"{what}; the condition must be constant")
+            raise call.ask(what, asked) if asked else call.computed(f"{what}; the condition must be constant")
         results.append(m.select(chooses, left, right))
     return tuple(results)
 
@@ -71,7 +71,7 @@ def loop(call: NodeCall, outer: Scope, add_nodes: AddNodes) -> _Results:
     done = 0
     while goes_on and done < count:
         if done >= MOST_PASSES:
-            raise call.unsupported(f"more than {MOST_PASSES} passes")
+            raise call.computed(f"more than {MOST_PASSES} passes")
         given = [np.asarray(done, np.int64), np.asarray(True), *carried]
         condition, *results = _run(call, body, outer, given, add_nodes)
         if condition is None or isinstance(condition, TensorSequence):
@@ -91,7 +91,7 @@ def _counted_loop(call: NodeCall, most: int, first: Operand, outer: Scope, add_n
     if not 1 <= most <= _MOST_COUNTED:
         asked = call.inputs_of(1) if call.has(1) else ()
         what = f"the model computes a condition that ends the loop within {most} passes; at most {_MOST_COUNTED} are supported"
-        raise call.ask(what, asked) if asked else call.unsupported(what)
+        raise call.ask(what, asked) if asked else call.computed(what)
     carried = call.items()[2:]
     collected: list[list[Operand]] = [[] for _ in range(len(body.output) - 1 - len(carried))]
     goes_on: Operand = m.reshape(first, ())
@@ -106,7 +106,7 @@ def _counted_loop(call: NodeCall, most: int, first: Operand, outer: Scope, add_n
             if isinstance(new, TensorSequence) or isinstance(old, TensorSequence):
                 raise call.unsupported("a sequence of tensors that a computed loop carries on")
             if new is None or old is None or call.bounds.of(new) or shape_of(new) != shape_of(old):
-                raise call.unsupported(
+                raise call.computed(
                     f"what its body carries on as {number} has another shape in each pass of a computed loop"
                 )
             carried[number] = m.select(goes_on, new, old)
@@ -137,14 +137,14 @@ def scan(call: NodeCall, outer: Scope, add_nodes: AddNodes) -> _Results:
         raise call.malformed("axes or directions do not fit its inputs and outputs")
     sequences = operands[states:]
     if any(call.bounds.of(each) for each in sequences):
-        raise call.unsupported("the size of a sequence is known only after a run")
+        raise call.computed("the size of a sequence is known only after a run")
     places = [axis % len(each.shape) for axis, each in zip(axes, sequences, strict=True)]
     lengths = {each.shape[place] for each, place in zip(sequences, places, strict=True)}
     if len(lengths) != 1:
         raise call.malformed(f"sequences of lengths {sorted(lengths)}")
     length = int(lengths.pop())
     if length > MOST_PASSES:
-        raise call.unsupported(f"more than {MOST_PASSES} passes")
+        raise call.computed(f"more than {MOST_PASSES} passes")
     carried: list[Item | None] = list(operands[:states])
     collected: list[list[Operand]] = [[] for _ in range(outputs)]
     for step in range(length):
@@ -173,10 +173,10 @@ def _batched_scan(call: NodeCall, outer: Scope, add_nodes: AddNodes) -> _Results
     if count < 1 or states < 0 or len(body.output) < states or len(backwards) != count:
         raise call.malformed(f"{count} sequences of {len(operands)} inputs")
     if any(call.bounds.of(each) for each in operands):
-        raise call.unsupported("the size of a sequence is known only after a run")
+        raise call.computed("the size of a sequence is known only after a run")
     batch, length = shape_of(operands[states])[:2]
     if batch * length > MOST_PASSES:
-        raise call.unsupported(f"more than {MOST_PASSES} passes")
+        raise call.computed(f"more than {MOST_PASSES} passes")
     images: list[list[Operand]] = [[] for _ in body.output]
     for image in range(batch):
         own = [m.squeeze(m.slice(each, [image], [image + 1], [0], [1]), (0,)) for each in operands]
@@ -218,13 +218,13 @@ def _collect(call: NodeCall, collected: list[list[Operand]], results: Sequence[I
 def _stacked(call: NodeCall, parts: list[Operand], axis: int) -> Operand:
     """Join results along a new axis."""
     if not parts:
-        raise call.unsupported("a loop without a pass collects nothing")
+        raise call.computed("a loop without a pass collects nothing")
     if len({dtype_of(each) for each in parts}) != 1:
         raise call.malformed("its results are of different types")
     for each in parts:
         bound = call.bounds.of(each)
         if bound is not None:
-            raise call.unsupported("a result of its body has a size that is known only after a run")
+            raise call.computed("a result of its body has a size that is known only after a run")
     place = axis % (len(parts[0].shape) + 1)
     return call.math.concat([call.math.unsqueeze(each, (place,)) for each in parts], place)
 

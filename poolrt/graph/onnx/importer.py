@@ -197,6 +197,10 @@ class _Import:
                 except UnsupportedNode as error:
                     missing = _full_name(node) if isinstance(error, _MissingOperator) else ""
                     self.unsupported.add(error, node.output, missing=missing)
+                except ModelError as error:
+                    if error.is_computed:
+                        error.stopped_at = next((str(name) for name in node.output if name), "")
+                    raise
         except Exception:
             if self.unsupported.found:  # these nodes come first
                 for node in nodes:
@@ -241,12 +245,13 @@ class _Import:
             raise call.malformed("it has no output")
         try:
             results = self._results(node, attributes, call, scope)
-        except ModelError:
+        except ModelError as error:
+            self.bounds.mark(error, call.operands)
             raise
         except Unavailable as error:
-            raise call.unsupported(str(error)) from error
+            raise self.bounds.mark(call.unsupported(str(error)), call.operands) from error
         except (ArithmeticError, GraphError, ValueError, TypeError, IndexError) as error:
-            raise call.malformed(f"{error}{_inputs(node, call)}") from error
+            raise self.bounds.mark(call.malformed(f"{error}{_inputs(node, call)}"), call.operands) from error
         for name, result in zip(node.output, results, strict=False):
             if name and result is not None:
                 scope.found[name] = result
@@ -315,7 +320,9 @@ class _Import:
             if refused is not None:
                 raise refused from error
             why = f", and the function that defines it needs {error.operator}: {error.reason}"
-            raise _missing(node, call.label, scope.opset, why) from error
+            missing = _missing(node, call.label, scope.opset, why)
+            missing.is_computed = error.is_computed
+            raise missing from error
         self.expanded[node.op_type] += 1
         return results
 
@@ -329,7 +336,7 @@ class _Import:
         """Add the nodes of a branch, of one pass of a loop, or of a function's body."""
         self.expanded_nodes += len(nodes)
         if scope.depth > MOST_DEPTH or self.expanded_nodes > MOST_NODES:
-            raise call.unsupported(f"functions of more than {MOST_NODES} nodes, or nested deeper than {MOST_DEPTH}")
+            raise call.computed(f"functions of more than {MOST_NODES} nodes, or nested deeper than {MOST_DEPTH}")
         for node in in_order(nodes, scope.has):
             self._add_node(node, scope)
 

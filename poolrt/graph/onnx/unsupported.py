@@ -20,6 +20,8 @@ class Unsupported:
         self._uses: dict[tuple[str, str], UnsupportedUse] = {}
         self._values: set[str] = set()
         self._asked: set[str] = set()
+        self._first_result = ""
+        self._are_computed = True
 
     @property
     def found(self) -> bool:
@@ -28,8 +30,11 @@ class Unsupported:
 
     def add(self, error: UnsupportedNode, outputs: Iterable[str], missing: str = "") -> None:
         """Add a node by its error; ``missing`` is its operator, with its domain, if poolrt has no such operator at all."""
-        self._first = self._first or error
-        self._values.update(name for name in outputs if name)
+        named = [name for name in outputs if name]
+        if self._first is None:
+            self._first, self._first_result = error, named[0] if named else ""
+        self._are_computed &= error.is_computed
+        self._values.update(named)
         self._asked.update(error.asked)
         key = error.operator, error.reason
         use = self._uses.get(key)
@@ -51,4 +56,6 @@ class Unsupported:
         if first is not None:
             error = UnsupportedNode(first.node, first.operator, first.opset, first.reason, tuple(self._uses.values()))
             error.asked = tuple(sorted(self._asked))
+            error.is_computed = self._are_computed
+            error.stopped_at = self._first_result if self._are_computed else ""
             raise error

@@ -143,14 +143,6 @@ def test_outputs_are_cut_to_what_a_run_counts(cache: PrimitiveProvider) -> None:
         np.testing.assert_array_equal(found.run(None, feed)[0], expected.run(None, feed)[0], strict=True)
 
 
-def test_other_uses_of_a_counted_size_are_refused(cache: PrimitiveProvider) -> None:
-    kind = TensorProto.FLOAT
-    nodes = [helper.make_node("NonZero", ["x"], ["places"]), helper.make_node("ReduceSum", ["places", "axis"], ["y"])]
-    made = model(nodes, {"x": (kind, ["n"]), "axis": (TensorProto.INT64, [1])}, {"y": (TensorProto.INT64, [1, 1])})
-    with pytest.raises(ort.NotImplemented, match=r"ReduceSum.*known only after a run"):
-        session(made, cache).run(None, {"x": np.ones(1000, np.float32), "axis": np.array([1], np.int64)})
-
-
 @pytest.mark.slow
 def test_an_encoder_of_text_is_right_for_random_sizes_within_its_bound_of_bytes(cache: PrimitiveProvider) -> None:
     made = bert("sequence")

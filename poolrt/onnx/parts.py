@@ -1,0 +1,238 @@
+"""Parts of a model: nodes that one plan computes, given tensors that the plans of other parts have computed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, Final
+
+from poolrt.graph.onnx.element_types import number_of
+from poolrt.graph.onnx.model_file import onnx_package, tensor
+from poolrt.graph.onnx.node_order import in_order
+from poolrt.graph.onnx.scope import names_read
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from poolrt.graph.builder import Graph
+
+    from .session_model import SessionModel
+
+_DOMAINS: Final = ("", "ai.onnx")
+#: Operators that make sequences of tensors, which are in no array.
+_MAKE_SEQUENCES: Final = (
+    "SequenceConstruct", "SequenceEmpty", "SequenceErase", "SequenceInsert", "SequenceMap", "SplitToSequence",
+)  # fmt: skip
+
+
+@dataclass(eq=False)
+class Body:
+    """The nodes of a model's graph, or of a branch of it, and what they read.
+
+    ``nodes`` are in an order in which each is behind those that it reads. ``constants`` are the initialisers by name, ``given``
+    the names of tensors that come from outside, and ``types`` the TensorProto.DataType of those tensors that are known so far.
+    """
+
+    model: SessionModel
+    nodes: Sequence[Any]
+    constants: Mapping[str, NDArray[Any]]
+    given: frozenset[str]
+    types: dict[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        model: SessionModel,
+        nodes: Sequence[Any],
+        constants: Mapping[str, NDArray[Any]],
+        given: Iterable[str],
+        types: Mapping[str, int] | None = None,
+    ) -> Body:
+        """Return the body of nodes in any order."""
+        outside = frozenset(given)
+        kept = {name: array for name, array in constants.items() if name not in outside}
+        return cls(model, in_order(nodes, kept.__contains__), kept, outside, dict(types or {}))
+
+    @cached_property
+    def maker(self) -> dict[str, int]:
+        """The number of the node that computes a name."""
+        made: dict[str, int] = {}
+        for number, node in enumerate(self.nodes):
+            for name in node.output:
+                if name and name not in self.constants and name not in self.given:
+                    made.setdefault(name, number)
+        return made
+
+    @cached_property
+    def reads(self) -> Sequence[frozenset[str]]:
+        """The names that each node reads, its branches included: those of this body and from outside."""
+        known = {*self.maker, *self.given, *self.constants}
+        return [names_read([node]) & known for node in self.nodes]
+
+    @cached_property
+    def fixed(self) -> frozenset[int]:
+        """The nodes that read constants alone: every part that needs them computes them."""
+        found: set[int] = set()
+        for number, names in enumerate(self.reads):
+            if all(name in self.constants or self.maker.get(name) in found for name in names):
+                found.add(number)
+        return frozenset(found)
+
+    @cached_property
+    def sequences(self) -> frozenset[str]:
+        """The names of sequences of tensors."""
+        return frozenset(_sequences(self.nodes, ()))
+
+    def whole(self, outputs: Iterable[str], label: str) -> Part:
+        """Return the part that has all nodes that outputs need."""
+        wanted = tuple(dict.fromkeys(outputs))
+        numbers = self.before(self.maker[name] for name in wanted if name in self.maker)
+        return Part(self, frozenset(numbers) - self.fixed, wanted, label)
+
+    def before(self, numbers: Iterable[int]) -> set[int]:
+        """Return nodes and all that compute what they read."""
+        found: set[int] = set()
+        left = list(numbers)
+        while left:
+            number = left.pop()
+            if number not in found:
+                found.add(number)
+                left += [self.maker[name] for name in self.reads[number] if name in self.maker]
+        return found
+
+    def branch(self, graph: Any, given: Iterable[str]) -> Body:
+        """Return the body of a branch of a node, whose inputs are ``given``: it reads names around it too."""
+        inside = {*given, *(name for node in graph.node for name in node.output)}
+        own = {each.name: tensor(each, None) for each in graph.initializer}
+        outer = {name: array for name, array in self.constants.items() if name not in inside}
+        reads = names_read(graph.node, (each.name for each in graph.output)) - inside - own.keys()
+        needed = self.before(number for name, number in self.maker.items() if name in reads and number in self.fixed)
+        fixed = [self.nodes[number] for number in sorted(needed)]
+        made = {name for node in fixed for name in node.output}
+        around = {*self.given, *self.maker} - inside - own.keys() - made
+        return Body.of(self.model, [*fixed, *graph.node], {**outer, **own}, {*around, *given})
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """Some nodes of a body, by number, without those that are fixed; ``label`` tells parts of a session apart."""
+
+    body: Body
+    members: frozenset[int]
+    outputs: tuple[str, ...]
+    label: str
+
+    @cached_property
+    def nodes(self) -> Sequence[Any]:
+        """The nodes in order, with the fixed ones that they need."""
+        return [self.body.nodes[number] for number in self._numbers]
+
+    @cached_property
+    def inputs(self) -> tuple[str, ...]:
+        """The names that other parts compute, or that come from outside."""
+        made = {name for node in self.nodes for name in node.output}
+        names = [name for number in self._numbers for name in sorted(self.body.reads[number])]
+        return tuple(
+            name
+            for name in dict.fromkeys((*names, *self.outputs))
+            if name not in made and name not in self.body.constants
+        )
+
+    @cached_property
+    def only(self) -> Any | None:
+        """The only node that is not fixed, None if there are several."""
+        return self.body.nodes[next(iter(self.members))] if len(self.members) == 1 else None
+
+    def node_of(self, name: str) -> Any | None:
+        """Return the node that computes a name here, None if there is none."""
+        number = self.body.maker.get(name)
+        return self.body.nodes[number] if number in self.members and number is not None else None
+
+    def graph(self, shapes: Mapping[str, Sequence[int]], values: Mapping[str, NDArray[Any]]) -> Graph:
+        """Return the graph for inputs of these shapes and values. Raises InvalidGraph and NotImplemented."""
+        body, onnx = self.body, onnx_package()
+        inputs = []
+        for name in self.inputs:
+            port = onnx.ValueInfoProto(name=name)
+            port.type.tensor_type.elem_type = body.types[name]
+            inputs.append(port)
+        read = {*self.outputs, *(name for number in self._numbers for name in body.reads[number])}
+        constants = {name: array for name, array in body.constants.items() if name in read}
+        view = SimpleNamespace(
+            node=self.nodes,
+            input=inputs,
+            output=[onnx.ValueInfoProto(name=name) for name in self.outputs],
+            initializer=(),
+            sparse_initializer=(),
+            name=body.model.name,
+        )
+        graph = body.model.part_graph(view, constants, shapes, values)
+        found = graph.output_types
+        body.types.update({name: number_of(found[name]) for name in self.outputs})
+        return graph
+
+    def cut(self, stop: str, label: Callable[[], str]) -> tuple[Part, Part] | None:
+        """Cut before the node that computes ``stop``, so that what it reads is known; behind it if that is known already.
+
+        None if the node is alone.
+        """
+        body = self.body
+        at = body.maker.get(stop)
+        if at is None or at not in self.members:
+            return None
+        here, names = {at}, set[str]()
+        left = [at]
+        while left:
+            for name in body.reads[left.pop()]:
+                number = body.maker.get(name)
+                if number not in self.members or number is None:
+                    continue
+                if name not in body.sequences:
+                    names.add(name)
+                elif number not in here:
+                    here.add(number)
+                    left.append(number)
+        first = body.before(body.maker[name] for name in names) & self.members or here
+        rest = set(self.members - first)
+        if not rest:
+            return None
+        while True:
+            read = {*self.outputs, *(name for number in rest for name in body.reads[number])}
+            crossing = [name for number in sorted(first - rest) for name in body.nodes[number].output if name in read]
+            again = {body.maker[name] for name in crossing if name in body.sequences}
+            if not again:
+                break
+            rest |= again
+        if rest == self.members:
+            return None
+        kept = tuple(name for name in self.outputs if name not in crossing)
+        before = Part(body, frozenset(first), tuple(crossing), label())
+        return before, Part(body, frozenset(rest), kept, label())
+
+    @cached_property
+    def _numbers(self) -> Sequence[int]:
+        body = self.body
+        needed = {name for number in self.members for name in body.reads[number]} | {*self.outputs}
+        fixed = body.before(body.maker[name] for name in needed if body.maker.get(name) in body.fixed)
+        return sorted(self.members | fixed)
+
+
+def _sequences(nodes: Sequence[Any], outer: Iterable[str]) -> set[str]:
+    """Return the names of sequences of tensors, those of ``outer`` included."""
+    found = set(outer)
+    for node in nodes:
+        if node.domain not in _DOMAINS or not node.output:
+            continue
+        if node.op_type in _MAKE_SEQUENCES or (node.op_type == "Identity" and node.input[0] in found):
+            found.add(node.output[0])
+        elif node.op_type == "If":
+            for attribute in node.attribute:
+                if attribute.name == "then_branch":
+                    inside = _sequences(attribute.g.node, found)
+                    pairs = zip(node.output, attribute.g.output, strict=False)
+                    found.update(name for name, result in pairs if result.name in inside)
+        elif node.op_type == "Loop":
+            found.update(name for name, first in zip(node.output, node.input[2:], strict=False) if first in found)
+    return found
