@@ -68,22 +68,23 @@ def test_programs_of_one_user_create_each_kernel_once(fresh: Surroundings, netwo
 
 
 @pytest.mark.parametrize(
-    ("nodes", "model"),
+    ("programs", "nodes", "model"),
     [
-        pytest.param(1, "squeezenet", marks=pytest.mark.slow),
-        pytest.param(PROGRAMS, "squeezenet", marks=pytest.mark.slow),
-        (PROGRAMS, TINY),
+        pytest.param(PROGRAMS, 1, "squeezenet", marks=pytest.mark.slow),
+        pytest.param(PROGRAMS, PROGRAMS, "squeezenet", marks=pytest.mark.slow),
+        pytest.param(PROGRAMS, PROGRAMS, TINY, marks=pytest.mark.slow),
+        (2, 2, TINY),
     ],
 )
 def test_programs_that_share_a_redis_create_each_kernel_once(
-    tmp_path: Path, network: NetworkMaker, redis_url: str, key_file: Path, nodes: int, model: str
+    tmp_path: Path, network: NetworkMaker, redis_url: str, key_file: Path, programs: int, nodes: int, model: str
 ) -> None:
     # Given one user's home for all programs, or a home for each, as on several machines
     homes = [
         Surroundings(tmp_path / f"node{number}", POOLRT_REDIS_URL=redis_url, POOLRT_KEY_FILE=str(key_file))
         for number in range(nodes)
     ]
-    places = [homes[number % nodes] for number in range(PROGRAMS)]
+    places = [homes[number % nodes] for number in range(programs)]
     # When all run the model at once
     created, total = run_at_once(places, network(model).words())
     # Then together they have created each kernel once

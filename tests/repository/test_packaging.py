@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.made_once import made_once
+
 ROOT = Path(__file__).resolve().parents[2]
 FLOORS = ("poolrt", "workers", "cachestore")
 #: Files besides Python's that the package needs when it runs.
@@ -57,12 +59,16 @@ def _files_of_the_floors() -> set[str]:
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Build repository -> source distribution -> wheel, as a stranger would get it."""
-    place = tmp_path_factory.mktemp("packaging")
+def wheel() -> Path:
+    """Build repository -> source distribution -> wheel, as a stranger would get it, once in all processes of a run."""
+    (found,) = made_once("packaging", _build_wheel).glob("*.whl")
+    return found
+
+
+def _build_wheel(place: Path) -> None:
     source = _build(_copy(place / "tree"), "sdist", place)
     _run("tar", "-xzf", source, cwd=place)
-    return _build(place / source.name.removesuffix(".tar.gz"), "wheel", place)
+    _build(place / source.name.removesuffix(".tar.gz"), "wheel", place)
 
 
 @pytest.fixture(scope="module")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -69,7 +70,8 @@ class Running:
 
 def compiled_kernels() -> int:
     """Return how many work-group functions lie in PoCL's cache: those of binaries, and those compiled here."""
-    return sum(1 for _ in runtime().cache.rglob("*.so"))
+    # This is asked twice for each of a thousand programs; Path.rglob takes twice as long.
+    return sum(name.endswith(".so") for _, _, names in os.walk(runtime().cache) for name in names)
 
 
 if __name__ == "__main__":
