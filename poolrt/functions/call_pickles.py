@@ -85,6 +85,8 @@ class CallPickles:
         #: Stamps of functions, and what was made of them; functions that are sent with each call, and how often they were.
         self._stamped: WeakKeyDictionary[Any, tuple[FunctionStamp, KeptFunction]] = WeakKeyDictionary()
         self._inline: OrderedDict[bytes, int] = OrderedDict()
+        #: The function that was found last, with its entry: a weak dictionary needs ten times as long.
+        self._last: tuple[weakref.ref[Any], FunctionStamp, KeptFunction] | None = None
         self._counting = threading.Lock()
         self._plain = PlainPickles()
         self._pickling = threading.Lock()
@@ -94,8 +96,16 @@ class CallPickles:
 
     def find(self, fn: Callable[..., Any]) -> KeptFunction | None:
         """Return what the coordinator has of a function, if it is certain that its pickle has not changed."""
-        found = self._stamped.get(fn) if type(fn) in _STAMPED else None
-        return found[1] if found is not None and found[1].number and found[0].holds() else None
+        last = self._last
+        if last is not None and last[0]() is fn:
+            mark, function = last[1], last[2]
+        else:
+            found = self._stamped.get(fn) if type(fn) in _STAMPED else None
+            if found is None:
+                return None
+            mark, function = found
+            self._last = weakref.ref(fn), mark, function
+        return function if function.number and mark.holds() else None
 
     def pack(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Packed:
         """Return a call with its function, which is sent with the call if both are short and it was called a few times only."""
@@ -113,6 +123,7 @@ class CallPickles:
         function = self.keep(data, name_of(fn))
         if mark is not None and mark.holds():
             self._stamped[fn] = mark, function
+            self._last = None
         return Packed(function, *self.pack_arguments(args, kwargs), function.name)
 
     def pack_arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[bytes, int, CallBuffers | None]:

@@ -43,7 +43,10 @@ class FunctionStamp:
                 return False
             if fn.__annotations__ != types_:
                 return False
-        return all(table.get(name, table) is value for table, name, value in self._globals)
+        for table, name, value in self._globals:  # noqa: SIM110 - a generator takes longer than what it looks at
+            if table.get(name, table) is not value:
+                return False
+        return True
 
 
 def stamp(fn: Callable[..., Any]) -> FunctionStamp | None:
