@@ -26,7 +26,7 @@ from poolrt.workers.ipc.call_ring import BY_MESSAGE, RETURNED_PLAIN, TAKEN_BACK,
 from poolrt.workers.ipc.channel import Channel, MalformedMessage, Message
 from poolrt.workers.ipc.protocol import SCALARS, Kind
 from poolrt.workers.memory.arena_view import ArenaView
-from poolrt.workers.processes.plain_pickles import unpack_scalar
+from poolrt.workers.processes.plain_pickles import UNPACKING_ERRORS, unpack_scalar
 
 from .call_balance import STALL_S, has_calls_to_move, take_from_busy
 from .call_placement import choose_ring, place_waiting
@@ -45,6 +45,8 @@ TICK_S: Final = 0.005
 _LINGER_S: Final = 0.25
 #: Milliseconds to wait at most for calls after the one that is waited for.
 _AHEAD_MS: Final = 1
+#: Stands for a result that is not unpacked, or cannot be.
+_PACKED: Final = object()
 
 
 class CallRings:
@@ -401,17 +403,23 @@ class CallRings:
                 elif status == BY_MESSAGE:
                     if call.message is None:
                         self._by_message[call.request] = call
-                elif status == RETURNED_PLAIN and call.future is None and call.plain & SCALARS:
-                    # No code of a user runs, and nothing but `result` waits: all that `settle` would do is this.
-                    found = unpack_scalar(value)
-                    if self._target is call:
-                        self._target = None
-                    self._left = True
-                    forget(call)
-                    call.end_plain(found)
                 else:
-                    call.status, call.value = status, value
-                    self._ended.append(call)
+                    found = _PACKED
+                    if status == RETURNED_PLAIN and call.future is None and call.plain & SCALARS:
+                        try:
+                            found = unpack_scalar(value)
+                        except UNPACKING_ERRORS:
+                            pass  # `settle` meets it again, and gives it to the call
+                    if found is not _PACKED:
+                        # No code of a user runs, and nothing but `result` waits: all that `settle` would do is this.
+                        if self._target is call:
+                            self._target = None
+                        self._left = True
+                        forget(call)
+                        call.end_plain(found)
+                    else:
+                        call.status, call.value = status, value
+                        self._ended.append(call)
                 call.ring = None
             words.consume(sequence)
             calls.popleft()

@@ -19,7 +19,7 @@ from ..ipc.channel import ESCAPES, MAX_MESSAGE, Message
 from ..ipc.outlined_payload import is_outlined
 from ..ipc.protocol import Kind
 from .call_memory import CallMemory
-from .plain_pickles import pack_scalar, pickle_scalar, unpack_scalar
+from .plain_pickles import UNPACKING_ERRORS, pack_scalar, pickle_scalar, unpack_scalar
 
 if TYPE_CHECKING:
     from .pickled import Namespace
@@ -99,7 +99,7 @@ class Functions:
         """
         try:
             args = unpack_scalar(payload)
-        except (EOFError, TypeError, ValueError) as error:
+        except UNPACKING_ERRORS as error:
             return (
                 Kind.UNFIT,
                 "CallNotLoaded",

@@ -20,6 +20,8 @@ _TEXTS: Final = frozenset((str, bytes))
 _SHORT: Final = 1024
 #: The version of marshal's format that all Pythons read, and that has no table of objects.
 _MARSHAL: Final = 2
+#: What `unpack_scalar` raises for bytes that nothing packed.
+UNPACKING_ERRORS: Final = (EOFError, MemoryError, TypeError, ValueError)
 
 
 class _NotPlain(Exception):
@@ -91,7 +93,10 @@ def pack_scalars(args: tuple[Any, ...]) -> bytes | None:
 
 
 def unpack_scalar(data: bytes) -> Any:
-    """Return what `pack_scalar` or `pack_scalars` was given. Raises ValueError, EOFError and TypeError for other bytes."""
+    """Return what `pack_scalar` or `pack_scalars` was given. Raises `UNPACKING_ERRORS` for most other bytes."""
+    # Damaged bytes may say that a tuple has two thousand million elements, whose memory would be taken at once.
+    if data[:1] == b"(" and data[3:5] != b"\0\0":
+        raise ValueError("more than 65,535 arguments")
     return marshal.loads(data)
 
 
