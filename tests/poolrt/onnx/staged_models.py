@@ -76,7 +76,7 @@ def places(random: Random) -> tuple[onnx.ModelProto, Feeds]:
         node("ReduceSum", ["paired", "at_0"], ["y"], keepdims=0),
     ]
     found = made(nodes, {"x": (FLOAT, ["n", 4])}, {"y": FLOAT}, pairs=np.array([-1, 2]))
-    return found, columns(random, 9, 8, 3, width=4)
+    return found, iter([*columns(random, 9, 8, 3, width=4), {"x": -np.ones((5, 4), np.float32)}])
 
 
 def boxes(random: Random) -> tuple[onnx.ModelProto, Feeds]:
@@ -102,10 +102,11 @@ def boxes(random: Random) -> tuple[onnx.ModelProto, Feeds]:
     found = made(nodes, inputs, {"y": FLOAT, "best": FLOAT}, **limits)
 
     def feeds() -> Feeds:
-        for count in (20, 20, 9):
+        for count in (20, 20, 9, 0):
             corner = random.random((1, count, 2), np.float32)
             ends = corner + random.random((1, count, 2), np.float32) / 2
             yield {"boxes": np.concatenate([corner, ends], 2), "scores": random.random((1, 2, count), np.float32)}
+        yield {"boxes": np.ones((1, 3, 4), np.float32), "scores": np.zeros((1, 2, 3), np.float32)}
 
     return found, feeds()
 
@@ -120,7 +121,7 @@ def different(random: Random) -> tuple[onnx.ModelProto, Feeds]:
         node("CumSum", ["values", "none"], ["sums"]),
     ]
     found = made(nodes, {"x": (FLOAT, ["n"])}, {"total": FLOAT, "mean": FLOAT, "sums": FLOAT})
-    return found, iter([{"x": random.integers(0, 6, count).astype(np.float32)} for count in (5, 9, 20, 9)])
+    return found, iter([{"x": random.integers(0, 6, count).astype(np.float32)} for count in (5, 9, 20, 9, 0)])
 
 
 def branches(random: Random) -> tuple[onnx.ModelProto, Feeds]:

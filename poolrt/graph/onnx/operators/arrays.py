@@ -62,6 +62,8 @@ def gather_nd(call: NodeCall) -> Operand:
 
 def scatter_elements(call: NodeCall) -> Operand:
     """Write one element for each element of the indices."""
+    if 0 in call.shape(1):
+        return call.operand(0)
     data, indices, updates = call.math.value(call.tensor(0)), call.tensor(1), call.math.value(call.tensor(2))
     how, axis = call.text("reduction", "none"), call.axis(len(data.shape), 0)
     return call.graph.scatter_elements(data, indices, updates, axis, how, name=call.name)
@@ -69,6 +71,8 @@ def scatter_elements(call: NodeCall) -> Operand:
 
 def scatter_nd(call: NodeCall) -> Operand:
     """Write at places that are rows of the indices; known arrays are written at once."""
+    if 0 in call.shape(1)[:-1]:
+        return call.operand(0)
     operands, how = [call.tensor(index) for index in range(3)], call.text("reduction", "none")
     known = [each for each in operands if not isinstance(each, Value)]
     if len(known) == 3 and how == "none":

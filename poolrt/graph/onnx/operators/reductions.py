@@ -80,8 +80,11 @@ def _log_sum_exp(call: NodeCall, source: Operand) -> Operand:
 
 
 def _mean(call: NodeCall) -> Operand:
-    source = call.tensor(0)
+    source = call.operand(0)
     axes = reduced_axes(call)
+    if 0 in source.shape:
+        # The mean of nothing is 0 in ONNX Runtime.
+        return call.math.reduce(source, "sum", axes, bool(call.integer("keepdims", 1))) if axes else source
     rank = len(source.shape)
     if isinstance(source, Value) and rank > 2 and axes == tuple(range(2, rank)) and source.dtype == "float32":
         # A global pooling works in the layout that convolutions use.

@@ -24,6 +24,8 @@ _LOWEST: Final = float(np.finfo(np.float32).min)
 def non_max_suppression(call: NodeCall) -> Operand:
     """Choose the best boxes of each class; the limits that the model computes are read in a run."""
     m = call.math
+    if 0 in (*call.shape(0), *call.shape(1)):
+        return np.zeros((0, 3), np.int64)
     boxes, scores = (m.cast(call.real(index), "float32") for index in (0, 1))
     size = boxes.shape[1] if len(boxes.shape) == 3 else 0
     wanted = call.operand(2) if call.has(2) else np.zeros(1, np.int64)
@@ -63,6 +65,9 @@ def top_k(call: NodeCall) -> tuple[Operand, ...]:
     if bound is not None and bound.axis == axis:
         source = call.math.select(used(call, source, bound), source, extreme(source, not largest))
         count = min(count, size)
+    if count == 0 and bound is None:
+        sizes = [0 if each == axis else length for each, length in enumerate(shape_of(source))]
+        return call.math.empty(sizes, source), np.zeros(sizes, np.int64)
     if not 1 <= count <= size:
         raise call.malformed(f"k: expect 1..{size}, got {count}")
     results = call.graph.top_k(call.math.value(source), count, axis, largest, name=call.name)
@@ -107,12 +112,16 @@ def compress(call: NodeCall) -> Operand:
     condition, m = call.operand(1), call.math
     if dtype_of(condition) != "bool" or len(condition.shape) != 1:
         raise call.malformed("condition: expect booleans in one dimension")
-    data: Operand = call.tensor(0)
+    data = call.operand(0)
     if "axis" not in call.attrs:
-        data, axis = m.reshape(data, (-1,)), 0
+        data, axis = m.reshape(data, (math.prod(shape_of(data)),)), 0
     else:
         axis = call.axis(len(data.shape))
     size = shape_of(data)[axis]
+    if size == 0:
+        return data
+    if 0 in data.shape:
+        condition = call.known(1, "condition")
     if not isinstance(condition, Value):
         places: Array = np.flatnonzero(condition[:size]).astype(np.int64)
         return m.take(data, places, axis)
@@ -124,7 +133,12 @@ def compress(call: NodeCall) -> Operand:
 
 def unique(call: NodeCall) -> tuple[Operand, ...]:
     """Return different elements or slices, where each is first, which each element is, and how often each occurs."""
-    data, m = call.tensor(0), call.math
+    data, m = call.operand(0), call.math
+    along = call.axis(len(data.shape)) if "axis" in call.attrs else None
+    if (math.prod(data.shape) if along is None else data.shape[along]) == 0:
+        none = np.zeros(0, np.int64)
+        return data if along is not None else m.reshape(data, (0,)), none, none, none
+    data = call.tensor(0)
     is_sorted = bool(call.integer("sorted", 1))
     if "axis" in call.attrs:
         axis = call.axis(len(data.shape))
