@@ -30,6 +30,7 @@ from ...spec import KernelSpec
 from . import types
 from .lowering import Lowering
 from .operands import Refused
+from .stack import align_stack
 
 _DECLARATION: Final = re.compile(r"^declare [^@]*@(\"[^\"]+\"|[\w.$-]+)\(", re.MULTILINE)
 #: A generator is a module here, or in one folder below.
@@ -145,6 +146,7 @@ def _add_entry(module: ir.Module, kernel: ir.Function, signature: types.Signatur
     pointer, status = ir.IntType(8).as_pointer(), ir.IntType(32)
     entry = ir.Function(module, ir.FunctionType(status, [pointer] * 3), ENTRY_SYMBOL)
     entry.attributes.add("nounwind")  # no unwind tables: nothing unwinds through a kernel
+    align_stack(entry)
     kernel.attributes.add("alwaysinline")
     b = ir.IRBuilder(entry.append_basic_block())
     given = []

@@ -13,6 +13,7 @@ from .arithmetic import binary
 from .expressions import Callees, Expressions
 from .operands import Known, Operand, Refused, Typed, cast, is_number, typed
 from .source_text import tree_of
+from .stack import align_stack
 from .variables import Names, Slot, Way, close_turn, join, new_slot
 
 
@@ -64,6 +65,7 @@ class Body(Expressions):
         made = ir.Function(module, signature, module.get_unique_name(self.function.__name__))
         made.linkage = "internal"
         made.attributes.add("nounwind")
+        align_stack(made)
         if getattr(self.function, "is_inlined", False):
             made.attributes.add("alwaysinline")
         entry = made.append_basic_block("entry")

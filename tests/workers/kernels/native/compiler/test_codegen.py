@@ -24,7 +24,7 @@ from poolrt.workers.engines.object_loader import ObjectError, load_object
 from poolrt.workers.engines.target import ISA_LEVELS
 from poolrt.workers.kernels.native import vec
 from poolrt.workers.kernels.native.compiler import types
-from poolrt.workers.kernels.native.compiler.codegen import CompileError, compile_function, compile_kernel
+from poolrt.workers.kernels.native.compiler.codegen import CompileError, compile_function, compile_kernel, lower_kernel
 from poolrt.workers.kernels.native.compiler.language import intrinsic
 from poolrt.workers.kernels.native.reference.scalars import operand, write_64
 from poolrt.workers.kernels.spec import KernelSpec
@@ -51,6 +51,24 @@ def test_a_level_uses_its_own_registers_and_none_above(isa: str, register: str) 
     wider = {"xmm": "[yz]mm", "ymm": "zmm", "zmm": "(?!)"}[register]
     assert register in text
     assert not re.search(wider, text)
+
+
+@pytest.mark.parametrize(("isa", "register", "width"), [("x86-64-v3", "ymm", 32), ("x86-64-v4", "zmm", 64)])
+def test_the_end_of_a_page_cuts_no_vector_on_the_stack_in_two(isa: str, register: str, width: int) -> None:
+    """A loop that stores and reads one there takes two to four times as long, with any luck of the caller's stack."""
+    # Given a kernel with more vectors than registers
+    spec = KernelSpec.of("eltwise", algorithm="sin", src="f32", dst="f32", chain=())
+    defined = [line for line in lower_kernel(spec, isa).splitlines() if line.startswith("define")]
+    # Then each of its functions aligns the stack, and vectors are at multiples of their width
+    assert defined
+    assert all(f"alignstack({width})" in line for line in defined)
+    lines = disassemble(compile_kernel(spec, isa)).splitlines()
+    places = [
+        found[1] for line in lines if register in line and (found := re.search(r"(-?0x[0-9a-f]+|)\(%rsp\)", line))
+    ]
+    assert places
+    assert not [place for place in places if int(place or "0", 16) % width]
+    assert any(re.search(rf"and +\$0xf+{-width & 0xFF:x},%rsp", line) for line in lines)
 
 
 def test_functions_that_a_kernel_calls_are_compiled_for_its_level_too() -> None:
