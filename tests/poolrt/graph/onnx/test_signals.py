@@ -64,17 +64,16 @@ def check(random: np.random.Generator, size: int, dtype: str, cache: PrimitivePr
         compare(y, scipy.fft.irfft(x, n, axis))
 
 
-@pytest.mark.parametrize("dtype", list(TYPES))
+#: Lengths in `make test`, of small primes and of large ones in each type.
+LENGTHS = {"float32": (1, 64, 127), "float64": (9, 120, 391)}
+
+
 @pytest.mark.parametrize(
-    "size",
+    ("size", "dtype"),
     [
-        1,
-        9,
-        64,
-        120,
-        127,
-        391,
-        *(pytest.param(each, marks=pytest.mark.slow) for each in (2, 31, 100, 256, 343, 509, 1000)),
+        pytest.param(size, dtype, marks=[pytest.mark.slow] * (size not in LENGTHS[dtype]))
+        for size in (1, 2, 9, 31, 64, 100, 120, 127, 256, 343, 391, 509, 1000)
+        for dtype in TYPES
     ],
 )
 def test_transforms_of_known_lengths_are_scipys(size: int, dtype: str, cache: PrimitiveProvider) -> None:
