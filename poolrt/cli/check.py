@@ -17,7 +17,7 @@ from poolrt.cli.streams import say
 from poolrt.settings import Settings
 
 if TYPE_CHECKING:
-    from poolrt.graph.errors import UnsupportedNode
+    from poolrt.graph.errors import GraphError, UnsupportedNode
     from poolrt.model_check import ModelCheck
     from poolrt.plan_listing import PlanListing
 
@@ -26,6 +26,7 @@ Check whether an ONNX model will run, and how: inputs, outputs, operators, data 
 steps, and which nodes are fused, folded or computed by a fallback.
 
 A model that cannot run is reported with all missing operators, and all unsupported options, at once: exit status 1.
+So is one that only sessions of poolrt.onnx run, in stages; a line says with which tensors the first stage ends.
 Nothing is compiled, and no process is started.
 """
 _EPILOG: Final = """\
@@ -36,7 +37,8 @@ examples:
   poolrt check model.onnx --draw model.svg     a picture of the graph
   poolrt check --operators                the operators that poolrt has
 
---json prints model, runs, unsupported: [{operator, reason, node, count, missing}], and for a model that runs engine,
+--json prints model, runs, unsupported: [{operator, reason, node, count, missing}], first_stage: [tensor] for a model that
+sessions cut into stages, and for a model that runs engine,
 threads, nodes, inputs: [{name, dtype, shape, declared}], outputs, operators: {operator: nodes}, data_types: {type: tensors},
 memory: {weights, arena, workspace, scratchpad} in bytes, steps: [{operation, implementation, engine, count}], fused (nodes
 that share a step), folded, removed, views: [{name, operator}], references: [step], expanded: {operator: nodes}
@@ -77,6 +79,7 @@ def _execute(options: argparse.Namespace, settings: Settings, report: Report) ->
     except UnsupportedNode as error:
         return _report_unsupported(str(options.model), error, report)
     except GraphError as error:
+        _say_stages(str(options.model), error, report)
         raise JobFailed(str(error)) from error
     if options.draw:
         write_drawing(options.draw, check.plan, f"{check.name} on {check.engine}")
@@ -155,6 +158,20 @@ def _report_unsupported(model: str, error: UnsupportedNode, report: Report) -> i
     rows = [["nodes", "operator", "first node", "reason"]]
     rows += [[str(use.count), *map(cell, (use.operator, use.node, use.reason))] for use in error.uses]
     report.say_table(rows, right=frozenset({0}))
-    report.result({"model": model, "runs": False, "unsupported": [asdict(use) for use in error.uses]})
+    names = _say_stages(model, error, report)
+    stages = {"first_stage": names} if names else {}
+    report.result({"model": model, "runs": False, "unsupported": [asdict(use) for use in error.uses], **stages})
     say(f"poolrt: {model}: {error}")
     return 1
+
+
+def _say_stages(model: str, error: GraphError, report: Report) -> list[str]:
+    """Say where sessions cut a model that has no single plan; return the tensors with which the first stage ends."""
+    from poolrt.graph.errors import one_line
+    from poolrt.onnx.stages import first_cut, stopped_at
+
+    names = list(first_cut(model, error))
+    if names:
+        cut = f"the first one ends with {', '.join(names)}, for {stopped_at(error)}"
+        report.say(one_line(f"{model}: sessions of poolrt.onnx cut it into stages; {cut}"))
+    return names

@@ -17,17 +17,19 @@ import numpy as np
 from poolrt.cachestore.forked_locks import freed_in_children
 from poolrt.graph.errors import ModelError, UnsupportedNode
 from poolrt.graph.onnx.element_types import array_type, number_of
+from poolrt.settings import Settings
 
 from .courses import COURSES, Compute, Course, find_course
 from .errors import InvalidGraph, not_implemented
 from .logs import LOG
+from .options import SessionOptions
 from .parts import Body, Part
+from .session_model import SessionModel
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from .plans import Plans
-    from .session_model import SessionModel
 
     Arrays: TypeAlias = Mapping[str, NDArray[Any]]
 
@@ -130,7 +132,7 @@ class Stages:
         with self._lock:
             if stage.after is not None:
                 return
-            stop = _stopped_at(error)
+            stop = stopped_at(error)
             asked = error.asked if isinstance(error, UnsupportedNode) else ()
             asked = tuple(name for name in asked if sizes.get(name, MOST_VALUES + 1) <= MOST_VALUES)
             if asked and not self._is_course(stage, stop):
@@ -172,6 +174,16 @@ class Stages:
             LOG.info("%s: %s", self._model.name, text)
 
 
+def first_cut(source: Any, error: BaseException) -> tuple[str, ...]:
+    """Return the tensors with which the first stage of a model ends whose import raised an error; none if it has no stages."""
+    stop = stopped_at(error)
+    if not stop:
+        return ()
+    part = SessionModel(source, SessionOptions(), Settings.load(), "cpu").whole_part()
+    pair = part.cut(stop, str)
+    return pair[0].outputs if pair is not None else ()
+
+
 def _typed(part: Whole | Part, outputs: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
     """Return the outputs of a later stage's plan in their types: bfloat16 for the uint16 of its bits."""
     if isinstance(part, Whole):
@@ -183,7 +195,7 @@ def _typed(part: Whole | Part, outputs: dict[str, NDArray[Any]]) -> dict[str, ND
     return found
 
 
-def _stopped_at(error: BaseException | None) -> str:
+def stopped_at(error: BaseException | None) -> str:
     """Return the first result of the node that reads what only a run knows, empty if the error is another one."""
     while error is not None:
         if isinstance(error, ModelError) and error.stopped_at:
