@@ -34,6 +34,11 @@ class _Match:
     scale: float
     replaced: tuple[int, ...]
 
+    @property
+    def operands(self) -> tuple[int, ...]:
+        """The values that the attention reads."""
+        return self.query, self.transposed_key, self.value, *self.masks
+
 
 def use_attention(ir: GraphIR) -> GraphIR:
     """Replace softmax(scale * query key^T + mask) value by one node, where no other node reads a step between.
@@ -45,10 +50,16 @@ def use_attention(ir: GraphIR) -> GraphIR:
     """
     producers = {node.output: node for node in ir.nodes}
     finder = _Finder(ir, producers)
-    found = {node.output: match for node in ir.nodes if (match := finder.match(node)) is not None}
+    found: dict[int, _Match] = {}
+    replaced: set[int] = set()
+    for node in ir.nodes:
+        match = finder.match(node)
+        # In a chain of products and softmaxes the second product of one attention could be the first one of the next.
+        if match is not None and replaced.isdisjoint(match.operands) and found.keys().isdisjoint(match.replaced):
+            found[node.output] = match
+            replaced.update(match.replaced)
     if not found:
         return ir
-    replaced = {value for match in found.values() for value in match.replaced}
     new = Rewriter(ir)
     sums: dict[tuple[int, ...], int] = {}
     for node in ir.nodes:

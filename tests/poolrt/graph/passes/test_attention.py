@@ -147,6 +147,20 @@ def test_attention_is_recognised_and_computes_the_same(name: str) -> None:
     np.testing.assert_allclose(run_wire(*g.to_wire(), inputs)["y"], want, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("pairs", [2, 3, 4, 9])
+def test_a_product_belongs_to_one_attention_of_a_chain(pairs: int) -> None:
+    """The second product of each attention is the first one of the next, if keys and values are one constant."""
+    g = Graph("g")
+    y, shared = g.input("x", (3, 5, 8)), g.constant(drawn(3, 8, 8))
+    for _ in range(pairs):
+        y = g.softmax(g.matmul(y, shared))
+    g.output("y", y)
+    assert kinds(g).count("attention") == pairs // 2
+    inputs = {"x": drawn(3, 5, 8)}
+    want = run_wire(*g.to_wire(optimize=False), inputs)["y"]
+    np.testing.assert_allclose(run_wire(*g.to_wire(), inputs)["y"], want, rtol=1e-5, atol=1e-6)
+
+
 def test_attention_of_float16_keeps_scores_in_float32() -> None:
     """Weights that are rounded to float16 between the products are further from float64."""
     g = Graph("g")
