@@ -45,6 +45,11 @@ class SharedFuture(Generic[T]):
         self._error = error
         self._completed.set()
 
+    def abandon(self) -> None:
+        """Have a waiting thread lead, if there is neither a result nor an error: an interrupt came before or in `lead`."""
+        if not self.done():
+            self.set_exception(Abandoned())
+
     def abandon_in_child(self) -> None:
         """Have a waiting thread of a forked child lead. The parent's leader may have held the lock of the event."""
         self._completed = threading.Event()
@@ -57,6 +62,11 @@ class SharedFuture(Generic[T]):
     def failed(self) -> bool:
         """Return whether there is an error."""
         return self._error is not None
+
+    @property
+    def is_abandoned(self) -> bool:
+        """Whether another thread has to lead."""
+        return isinstance(self._error, Abandoned)
 
     def result_if_done(self) -> T | None:
         """Return the result if it is there, or None."""
@@ -102,20 +112,19 @@ class SingleFlight(Generic[K, T]):
         self._lock = threading.Lock()
         self._futures: dict[K, SharedFuture[T]] = {}
 
-    def join(self, key: K) -> tuple[SharedFuture[T], bool]:
-        """Return the future for ``key`` and whether the caller leads it; a leader must call `lead`."""
+    def join(self, key: K, own: SharedFuture[T]) -> SharedFuture[T]:
+        """Return the future for ``key``: ``own`` if there was none; then the caller must call `lead`, or abandon it."""
         with self._lock:
             future = self._futures.get(key)
-            if future is not None:
-                return future, False
-            future = self._futures[key] = SharedFuture()
-            return future, True
+            if future is None or future.is_abandoned:
+                future = self._futures[key] = own
+            return future
 
-    def lead(self, key: K, create: Callable[[], T], shared: type[StoreError] = StoreError) -> T:
+    def lead(self, key: K, own: SharedFuture[T], create: Callable[[], T], shared: type[StoreError] = StoreError) -> T:
         """Return what ``create`` returns, as `SharedFuture.lead`; the next caller leads again."""
-        future = self._futures[key]
         try:
-            return future.lead(create, shared)
+            return own.lead(create, shared)
         finally:
             with self._lock:
-                del self._futures[key]
+                if self._futures.get(key) is own:
+                    del self._futures[key]

@@ -23,7 +23,7 @@ from .lru import checked_capacity
 from .node_state import NodeState
 from .options import StoreOptions, options_from_environment
 from .outcome import Assemble, Found, Outcome
-from .single_flight import Abandoned
+from .single_flight import Abandoned, SharedFuture
 from .stats import Stats, as_stats
 
 if TYPE_CHECKING:
@@ -161,10 +161,14 @@ class CacheStore:
             self._flush_hits(components, [found])
             if found is not None:
                 return Outcome(found.value, found.source, time.monotonic() - begin, creation_s)
-            future, leads = components.single_flight.join(key.canonical)
-            if leads:
-                obtained = self._lead(components, state, key, create, deadline, keep_in_memory)
-                return Outcome(obtained.payload, obtained.source, time.monotonic() - begin, obtained.creation_s)
+            own: SharedFuture[Obtained] = SharedFuture()
+            try:
+                future = components.single_flight.join(key.canonical, own)
+                if future is own:
+                    obtained = self._lead(components, own, state, key, create, deadline, keep_in_memory)
+                    return Outcome(obtained.payload, obtained.source, time.monotonic() - begin, obtained.creation_s)
+            finally:
+                own.abandon()  # if an interrupt came before it was led
             if not missed:
                 missed = True
                 components.tally.add("misses")
@@ -428,6 +432,7 @@ class CacheStore:
     def _lead(
         self,
         components: Components,
+        own: SharedFuture[Obtained],
         state: NodeState,
         key: Key,
         create: Callable[[], bytes],
@@ -437,7 +442,7 @@ class CacheStore:
         """Get the payload for this thread and all that wait for it."""
         try:
             return components.single_flight.lead(
-                key.canonical, lambda: self._obtain(components, state, key, create, deadline, keep), CreationFailed
+                key.canonical, own, lambda: self._obtain(components, state, key, create, deadline, keep), CreationFailed
             )
         finally:
             components.flusher.flush(components.tier_if_connected())

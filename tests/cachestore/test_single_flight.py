@@ -14,6 +14,7 @@ from poolrt.cachestore.single_flight import Abandoned, SharedFuture, SingleFligh
 def joined_while(create: object, shared: type[StoreError] = StoreError) -> tuple[object, object]:
     """Return what a leader and a thread that waits for it get: a value or an error."""
     flights: SingleFlight[str, object] = SingleFlight()
+    own: SharedFuture[object] = SharedFuture()
     waiting = threading.Event()
 
     def work() -> object:
@@ -24,14 +25,14 @@ def joined_while(create: object, shared: type[StoreError] = StoreError) -> tuple
 
     def lead() -> object:
         try:
-            return flights.lead("key", work, shared)
+            return flights.lead("key", own, work, shared)
         except BaseException as error:  # noqa: BLE001 - compared by the test
             return error
 
     def wait() -> object:
         try:
-            future, leads = flights.join("key")
-            assert not leads
+            future = flights.join("key", SharedFuture())
+            assert future is own
             waiting.set()
             return future.result(10)
         except Exception as error:  # noqa: BLE001 - compared by the test
@@ -40,7 +41,7 @@ def joined_while(create: object, shared: type[StoreError] = StoreError) -> tuple
     joined = threading.Event()
 
     def join_and_lead() -> object:
-        assert flights.join("key")[1]
+        assert flights.join("key", own) is own
         joined.set()
         return lead()
 
@@ -49,7 +50,8 @@ def joined_while(create: object, shared: type[StoreError] = StoreError) -> tuple
         assert joined.wait(10)
         waiter = pool.submit(wait)
         result = leader.result(10), waiter.result(10)
-    assert flights.join("key")[1], "nothing is kept"
+    later: SharedFuture[object] = SharedFuture()
+    assert flights.join("key", later) is later, "nothing is kept"
     return result
 
 
@@ -84,6 +86,22 @@ def test_a_wait_ends_after_its_timeout() -> None:
 
 def test_a_leader_does_not_wait_for_itself() -> None:
     flights: SingleFlight[str, int] = SingleFlight()
-    flights.join("key")
+    own: SharedFuture[int] = SharedFuture()
+    flights.join("key", own)
     with pytest.raises(StoreError, match="asked for that same entry"):
-        flights.lead("key", lambda: flights.join("key")[0].result(10))
+        flights.lead("key", own, lambda: flights.join("key", SharedFuture()).result(10))
+
+
+def test_a_future_whose_leader_was_interrupted_before_it_led_is_replaced() -> None:
+    flights: SingleFlight[str, int] = SingleFlight()
+    own: SharedFuture[int] = SharedFuture()
+    flights.join("key", own)
+    waiting = flights.join("key", SharedFuture())
+    own.abandon()
+    with pytest.raises(Abandoned):
+        waiting.result(10)
+    later: SharedFuture[int] = SharedFuture()
+    assert flights.join("key", later) is later
+    assert flights.lead("key", later, lambda: 7) == 7
+    later.abandon()
+    assert later.result(0) == 7

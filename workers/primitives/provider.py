@@ -205,6 +205,7 @@ class PrimitiveProvider:
                 if found is None or found is own or found is abandoned:
                     return self._fetch_as_leader(pd, key, own, installed, limit)
             finally:
+                own.abandon()  # if an interrupt came before it was led
                 del self._under_way[own]
             if not isinstance(found, SharedFuture):
                 raise _no_future(installed.cache, "get_or_add", found)

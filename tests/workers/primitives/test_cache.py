@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -27,6 +28,7 @@ from poolrt.workers.primitives.cache import Future
 from poolrt.workers.primitives.key import primitive_key
 from poolrt.workers.primitives.policies import CostPrimitiveCache, LruPrimitiveCache
 from poolrt.workers.primitives.provider import PrimitiveProvider
+from tests.interrupting import is_interrupted
 from tests.workers import compiled
 from tests.workers.own_process import ANSWER_S, python
 
@@ -327,6 +329,7 @@ from poolrt.workers import Eltwise, Engine, MemoryDesc
 from poolrt.workers.primitives.key import primitive_key
 from poolrt.workers.primitives.policies import CostPrimitiveCache, LruPrimitiveCache
 from poolrt.workers.primitives.provider import PrimitiveProvider
+from tests.interrupting import is_interrupted
 from tests.workers import compiled
 md = MemoryDesc((64,), "f32")
 cpu, opencl = (Eltwise.PrimitiveDesc(Engine(kind), md, md, "relu") for kind in ("cpu", "opencl"))
@@ -369,6 +372,24 @@ def test_an_interrupted_creator_is_replaced_by_one_that_waits(policy: Policy, st
     assert implementation.times == 2
 
 
+@pytest.mark.parametrize("file", ["primitives/provider", "single_flight", "cachestore/store"])
+def test_a_creation_that_was_interrupted_anywhere_is_made_by_the_next_call(store: CacheStore, file: str) -> None:
+    """Of its own thread too, which is no leader any more, and at once."""
+    for moment in range(1, 10_000):
+        cache = compiled.cache(4, store)
+        pd, _ = described(lambda _: SOUND)
+        store.remove(primitive_key(pd))
+        interrupted = is_interrupted(lambda cache=cache, pd=pd: cache.fetch(pd, BOUND_S), moment, file)
+        begin = time.monotonic()
+        cache.fetch(pd, BOUND_S)
+        with ThreadPoolExecutor(1) as other:
+            other.submit(cache.fetch, pd, BOUND_S).result(BOUND_S)
+        assert time.monotonic() - begin < BOUND_S / 2
+        if not interrupted:
+            break
+    assert moment > 5
+
+
 def test_waiting_for_another_thread_is_bounded(store: CacheStore) -> None:
     cache = compiled.cache(4, store)
     pd, _ = described(lambda _: SOUND)
@@ -398,6 +419,7 @@ from poolrt.workers.primitives.cache import Future
 from poolrt.workers.primitives.key import primitive_key
 from poolrt.workers.primitives.policies import CostPrimitiveCache, LruPrimitiveCache
 from poolrt.workers.primitives.provider import PrimitiveProvider
+from tests.interrupting import is_interrupted
 from tests.workers import compiled
 store = CacheStore.connect(home={str(tmp_path)!r})
 cache = compiled.cache(4, store)
@@ -429,6 +451,7 @@ from poolrt.cachestore import CacheStore
 from poolrt.workers import Eltwise, Engine, MemoryDesc
 from {home}.workers.primitives.{module} import {policy}
 from poolrt.workers.primitives.provider import PrimitiveProvider
+from tests.interrupting import is_interrupted
 from tests.workers import compiled
 store, begun, forked = CacheStore.connect(home={str(tmp_path)!r}), threading.Event(), threading.Event()
 def create(pd):
