@@ -14,6 +14,7 @@ import time
 import weakref
 from collections.abc import Callable, Container, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from .components import Components
@@ -165,7 +166,8 @@ class CacheStore:
             try:
                 future = components.single_flight.join(key.canonical, own)
                 if future is own:
-                    obtained = self._lead(components, own, state, key, create, deadline, keep_in_memory)
+                    obtain = partial(self._obtain, components, state, key, create, deadline, keep_in_memory)
+                    obtained = self._lead(components, own, key, obtain)
                     return Outcome(obtained.payload, obtained.source, time.monotonic() - begin, obtained.creation_s)
             finally:
                 own.abandon()  # if an interrupt came before it was led
@@ -430,20 +432,11 @@ class CacheStore:
         return found
 
     def _lead(
-        self,
-        components: Components,
-        own: SharedFuture[Obtained],
-        state: NodeState,
-        key: Key,
-        create: Callable[[], bytes],
-        deadline: float,
-        keep: bool,
+        self, components: Components, own: SharedFuture[Obtained], key: Key, obtain: Callable[[], Obtained]
     ) -> Obtained:
         """Get the payload for this thread and all that wait for it."""
         try:
-            return components.single_flight.lead(
-                key.canonical, own, lambda: self._obtain(components, state, key, create, deadline, keep), CreationFailed
-            )
+            return components.single_flight.lead(key.canonical, own, obtain, CreationFailed)
         finally:
             components.flusher.flush(components.tier_if_connected())
 

@@ -13,6 +13,7 @@ from poolrt.errors import CoordinatorLoss, PoolClosed
 from poolrt.workers.ipc.channel import Message
 from poolrt.workers.ipc.protocol import Kind
 
+from .connection.futures import PoolFuture
 from .connection.link import Link
 from .connection.session import Session
 from .runs.cut_outputs import Cut, hidden_outputs
@@ -23,6 +24,7 @@ from .runs.placed_runs import PlacedRun
 from .runs.prepared_runs import prepare_runs
 from .runs.run_inputs import check_inputs, refuse_unnamed, seconds_of, suggest_method
 from .runs.run_pace import BATCH
+from .runs.submitted_run import FuturePace, submit_on_ring
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,7 +32,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from .connection.futures import PoolFuture
     from .plan_listing import PlanListing
 
 #: Runs of one model in flight; `submit` waits for one to end before it starts another.
@@ -208,15 +209,10 @@ class Model:
         if loaded.prepared is not None and not loaded.client.closed:
             pace = loaded.pace
             if pace is None:
-                from .runs.submitted_run import FuturePace
-
                 pace = loaded.pace = FuturePace(self._batch)
             begun = pace.submit(self, loaded, inputs, limit_s)
             if begun is not None:
                 return begun
-        from .connection.futures import PoolFuture
-        from .runs.submitted_run import submit_on_ring
-
         run = ModelRun(self, self._check(inputs))
         future: PoolFuture[dict[str, NDArray[Any]]] = PoolFuture()
 

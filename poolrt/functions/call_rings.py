@@ -45,8 +45,6 @@ TICK_S: Final = 0.005
 _LINGER_S: Final = 0.25
 #: Milliseconds to wait at most for calls after the one that is waited for.
 _AHEAD_MS: Final = 1
-#: Stands for a result that is not unpacked, or cannot be.
-_PACKED: Final = object()
 
 
 class CallRings:
@@ -403,23 +401,22 @@ class CallRings:
                 elif status == BY_MESSAGE:
                     if call.message is None:
                         self._by_message[call.request] = call
-                else:
-                    found = _PACKED
-                    if status == RETURNED_PLAIN and call.future is None and call.plain & SCALARS:
-                        try:
-                            found = unpack_scalar(value)
-                        except UNPACKING_ERRORS:
-                            pass  # `settle` meets it again, and gives it to the call
-                    if found is not _PACKED:
+                elif status == RETURNED_PLAIN and call.future is None and call.plain & SCALARS:
+                    try:
+                        found = unpack_scalar(value)
+                    except UNPACKING_ERRORS:  # `settle` meets it again, and gives it to the call
+                        call.status, call.value = status, value
+                        self._ended.append(call)
+                    else:
                         # No code of a user runs, and nothing but `result` waits: all that `settle` would do is this.
                         if self._target is call:
                             self._target = None
                         self._left = True
                         forget(call)
                         call.end_plain(found)
-                    else:
-                        call.status, call.value = status, value
-                        self._ended.append(call)
+                else:
+                    call.status, call.value = status, value
+                    self._ended.append(call)
                 call.ring = None
             words.consume(sequence)
             calls.popleft()

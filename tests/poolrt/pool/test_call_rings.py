@@ -24,8 +24,7 @@ import pytest
 import poolrt
 from poolrt.errors import CallNotLoaded, CoordinatorLost, PoolClosed, WorkerLost
 from poolrt.functions.call_rings import CallRings
-from poolrt.workers.ipc.call_ring import RETURNED_PLAIN, SubmittingCallRing
-from poolrt.workers.processes.plain_pickles import UNPACKING_ERRORS, pack_scalars, unpack_scalar
+from poolrt.workers.ipc.call_ring import SubmittingCallRing
 
 from .processes import BOUND_S, relu_graph, wait_until, workers_of
 from .servers import started
@@ -484,35 +483,3 @@ def _sleep_and_note(path: str | int, number: int = 0) -> int:
         _note(path, number)
         time.sleep(0.02)
     return number
-
-
-def test_a_damaged_result_is_the_error_of_its_call(own_pool: poolrt.Pool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A tuple of two thousand million elements, no type, and a number without its bytes: others get their results."""
-    _warm(own_pool, abs)
-    damages: list[bytes] = []
-
-    def damaged(ring: SubmittingCallRing, sequence: int) -> tuple[int, bytes]:
-        status, value = outcome(ring, sequence)
-        return status, damages.pop() if damages and status == RETURNED_PLAIN else value
-
-    outcome = SubmittingCallRing.outcome
-    monkeypatch.setattr(SubmittingCallRing, "outcome", damaged)
-    for damage in (b"(\xff\xff\xff\x7f", b"?", b"g12"):
-        damages.append(damage)
-        with pytest.raises(CallNotLoaded, match="the result of a function cannot be loaded"):
-            list(own_pool.map(abs, range(-8, 0), timeout=BOUND_S))
-        assert not damages
-        assert list(own_pool.map(abs, range(-8, 0), timeout=BOUND_S)) == [8, 7, 6, 5, 4, 3, 2, 1]
-
-
-def test_damaged_arguments_are_refused_before_they_take_memory() -> None:
-    packed = pack_scalars((5, 2.5, "text", None, True, b"bytes", 1 << 70))
-    assert packed is not None
-    assert unpack_scalar(packed) == (5, 2.5, "text", None, True, b"bytes", 1 << 70)
-    rng = random.Random()
-    for _ in range(2000):
-        damaged = bytearray(packed)
-        # The count of arguments, which is the only size that takes memory before anything is read
-        damaged[rng.randrange(3, 5)] = rng.randrange(1, 256)
-        with pytest.raises(UNPACKING_ERRORS):
-            unpack_scalar(bytes(damaged))

@@ -14,6 +14,9 @@ import numpy as np
 import pytest
 
 import poolrt
+from poolrt.errors import CallNotLoaded
+from poolrt.workers.ipc.call_ring import RETURNED_PLAIN, SubmittingCallRing
+from poolrt.workers.processes.plain_pickles import UNPACKING_ERRORS, pack_scalars, unpack_scalar
 
 from .processes import BOUND_S, wait_until
 
@@ -108,3 +111,35 @@ def test_a_call_of_map_begins_though_the_next_item_blocks(own_pool: poolrt.Pool,
 
     assert [*own_pool.map(note, items())] == [*range(40, 60)]
     assert sorted(_noted(path)) == [*range(60)]
+
+
+def test_a_damaged_result_is_the_error_of_its_call(own_pool: poolrt.Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tuple of two thousand million elements, no type, and a number without its bytes: others get their results."""
+    _warm(own_pool, abs, 0)
+    damages: list[bytes] = []
+
+    def damaged(ring: SubmittingCallRing, sequence: int) -> tuple[int, bytes]:
+        status, value = outcome(ring, sequence)
+        return status, damages.pop() if damages and status == RETURNED_PLAIN else value
+
+    outcome = SubmittingCallRing.outcome
+    monkeypatch.setattr(SubmittingCallRing, "outcome", damaged)
+    for damage in (b"(\xff\xff\xff\x7f", b"?", b"g12"):
+        damages.append(damage)
+        with pytest.raises(CallNotLoaded, match="the result of a function cannot be loaded"):
+            list(own_pool.map(abs, range(-8, 0), timeout=BOUND_S))
+        assert not damages
+        assert list(own_pool.map(abs, range(-8, 0), timeout=BOUND_S)) == [8, 7, 6, 5, 4, 3, 2, 1]
+
+
+def test_damaged_arguments_are_refused_before_they_take_memory() -> None:
+    packed = pack_scalars((5, 2.5, "text", None, True, b"bytes", 1 << 70))
+    assert packed is not None
+    assert unpack_scalar(packed) == (5, 2.5, "text", None, True, b"bytes", 1 << 70)
+    rng = random.Random()
+    for _ in range(2000):
+        damaged = bytearray(packed)
+        # The count of arguments, which is the only size that takes memory before anything is read
+        damaged[rng.randrange(3, 5)] = rng.randrange(1, 256)
+        with pytest.raises(UNPACKING_ERRORS):
+            unpack_scalar(bytes(damaged))

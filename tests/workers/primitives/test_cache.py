@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -379,7 +380,7 @@ def test_a_creation_that_was_interrupted_anywhere_is_made_by_the_next_call(store
         cache = compiled.cache(4, store)
         pd, _ = described(lambda _: SOUND)
         store.remove(primitive_key(pd))
-        interrupted = is_interrupted(lambda cache=cache, pd=pd: cache.fetch(pd, BOUND_S), moment, file)
+        interrupted = is_interrupted(partial(cache.fetch, pd, BOUND_S), moment, file)
         begin = time.monotonic()
         cache.fetch(pd, BOUND_S)
         with ThreadPoolExecutor(1) as other:
