@@ -71,10 +71,10 @@ def _workers(pool: poolrt.Pool) -> list[int]:
 def test_futures_and_maps_need_no_coordinator_and_use_both_workers(own_pool: poolrt.Pool) -> None:
     model, inputs = _load(own_pool), _inputs(40)
     before, coordinator = _submitted(own_pool), own_pool.stats()["pid"]
-    with _stopped(*_workers(own_pool)):  # memory for all runs is taken
-        futures = [model.submit(x=x) for x in inputs]
+    with _stopped(*_workers(own_pool)):  # memory for all runs is taken on each ring: later, one worker may be slow
+        futures = [model.submit(x=x) for x in (*inputs, *inputs)]
     results = [future.result(BOUND_S) for future in futures]
-    assert len(results) == 40
+    assert len(results) == 80
     del futures, results
     with _stopped(coordinator):
         futures = [model.submit(x=x) for x in inputs]
@@ -84,9 +84,9 @@ def test_futures_and_maps_need_no_coordinator_and_use_both_workers(own_pool: poo
         del results, futures
         for x, result in zip(inputs, model.map(({"x": x} for x in inputs), in_flight=20), strict=True):
             np.testing.assert_array_equal(result["y"], np.maximum(x, 0))
-    assert _submitted(own_pool) == before + 120
+    assert _submitted(own_pool) == before + 160
     # Runs submitted while both were stopped were shared equally; of the others, a worker gets as many as it is quick.
-    assert all(worker["runs"] >= 20 for worker in own_pool.stats()["workers"])
+    assert all(worker["runs"] >= 40 for worker in own_pool.stats()["workers"])
 
 
 def test_inputs_may_change_as_soon_as_submit_returns_also_if_the_worker_is_killed(own_pool: poolrt.Pool) -> None:
