@@ -134,8 +134,8 @@ class PoolFuture(Future[T]):
 
     def settle(self, result: T | None, exception: BaseException | None = None) -> None:
         """Resolve a future with a driver. If an interrupt ends this, call it again."""
-        # A thread that makes the condition after this block sees the state; one that made it before is notified. Were the state
-        # set outside, `concurrent.futures.wait` could count this future as done and be told of its end as well.
+        # A thread that makes the condition after this block sees the state; one that made it before is notified. If the state
+        # were set outside, `concurrent.futures.wait` could count this future twice: it is done, and it reports its end.
         with self._noting:
             if self._state in _OPEN:
                 self._result = result

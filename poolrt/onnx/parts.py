@@ -117,7 +117,7 @@ class Body:
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """Some nodes of a body, by number, without those that are fixed; ``label`` tells parts of a session apart."""
+    """Some nodes of a body, by number, without those that are fixed. Each part of a session has another ``label``."""
 
     body: Body
     members: frozenset[int]

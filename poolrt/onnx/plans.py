@@ -51,7 +51,7 @@ _CUTS: Final = 1024
 
 
 class Source(Protocol):
-    """What plans are made of: a model or a part of it. ``label`` tells it from others of the session."""
+    """A model, or a part of one, for which plans are made. Each of a session has another ``label``."""
 
     @property
     def label(self) -> str: ...

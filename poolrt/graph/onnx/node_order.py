@@ -12,8 +12,8 @@ from .scope import names_read
 def in_order(nodes: Sequence[Any], is_known: Callable[[str], bool]) -> Sequence[Any]:
     """Return nodes with each behind those whose results it, or a branch of it, reads; the given ones if they are in order.
 
-    ``is_known`` tells names that have a value before the first node. Nodes keep their order where they may. Those that read
-    their own results, directly or through others, stay at the end.
+    ``is_known(name)`` returns whether a name has a value before the first node. Nodes keep their order as far as possible.
+    Those that read their own results, directly or through others, come last.
     """
     if _are_in_order(nodes, is_known):
         return nodes

@@ -164,7 +164,7 @@ def test_a_driver_that_another_thread_drops_meanwhile_is_no_error() -> None:
 
 @pytest.mark.parametrize("change", [lambda future: future.settle(7), PoolFuture.note_cancelled, PoolFuture.note_begun])
 def test_no_future_changes_while_a_waiter_holds_its_condition(change: Callable[[PoolFuture[Any]], None]) -> None:
-    """`concurrent.futures.wait` counts futures that are done, then adds itself to all: each is counted or tells it, not both."""
+    """`concurrent.futures.wait` counts the futures that are done, then waits for reports of the others; none may do both."""
     future, other = PoolFuture[Any](), PoolFuture[Any]()
     thread = threading.Thread(target=change, args=(future,))
     with future._condition:
