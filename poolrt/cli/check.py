@@ -26,7 +26,8 @@ Check whether an ONNX model will run, and how: inputs, outputs, operators, data 
 steps, and which nodes are fused, folded or computed by a fallback.
 
 A model that cannot run is reported with all missing operators, and all unsupported options, at once: exit status 1.
-So is one that only sessions of poolrt.onnx run, in stages; a line says with which tensors the first stage ends.
+So is one that only sessions of poolrt.onnx run, in stages; a line says with which tensors the first stage ends, or that the
+model computes with strings.
 Nothing is compiled, and no process is started.
 """
 _EPILOG: Final = """\
@@ -168,8 +169,11 @@ def _report_unsupported(model: str, error: UnsupportedNode, report: Report) -> i
 def _say_stages(model: str, error: GraphError, report: Report) -> list[str]:
     """Say where sessions cut a model that has no single plan; return the tensors with which the first stage ends."""
     from poolrt.graph.errors import one_line
-    from poolrt.onnx.stages import first_cut, stopped_at
+    from poolrt.onnx.stages import computes_strings, first_cut, stopped_at
 
+    if computes_strings(model):
+        report.say(one_line(f"{model}: sessions of poolrt.onnx run it, and compute its strings between plans"))
+        return []
     names = list(first_cut(model, error))
     if names:
         cut = f"the first one ends with {', '.join(names)}, for {stopped_at(error)}"

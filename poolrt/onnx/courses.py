@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 import numpy as np
 
-from poolrt.graph.onnx.element_types import array_type
-
 from .errors import InvalidGraph
 from .parts import Body, Part
+from .strings import DOMAINS, dtype_of_number
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
 
 #: Operators whose nodes a course computes.
 COURSES: Final = ("If", "Loop", "Scan")
-_DOMAINS: Final = ("", "ai.onnx")
 
 
 class Compute(Protocol):
@@ -31,7 +29,7 @@ class Compute(Protocol):
 def find_course(part: Part, start: Callable[[Body, Sequence[str]], Compute]) -> Course | None:
     """Return the course of the only node of a part, None if it has none; ``start`` makes what computes outputs of a body."""
     node = part.only
-    if node is None or node.domain not in _DOMAINS or node.op_type not in COURSES:
+    if node is None or node.domain not in DOMAINS or node.op_type not in COURSES:
         return None
     if part.body.sequences.intersection((*node.input, *node.output)):
         return None
@@ -144,7 +142,7 @@ class Course:
             raise self._malformed(f"passes give {port.name!r} of shapes {shapes}")
         if parts:
             return np.stack(parts, axis)
-        dtype = array_type(port.type.tensor_type.elem_type)
+        dtype = dtype_of_number(port.type.tensor_type.elem_type)
         if dtype is None:
             raise self._malformed(f"no pass gives {port.name!r}, and the model declares no type of it")
         sizes = [each.dim_value for each in port.type.tensor_type.shape.dim]

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from poolrt.graph.onnx.element_types import number_of
 from poolrt.spelling import describe_type, hint
 
 from .errors import InvalidArgument
 from .ort_value import OrtValue
 from .signature import Port, tensor_type
+from .strings import as_strings, number_of_array
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -46,6 +46,11 @@ def to_array(port: Port, value: Any) -> NDArray[Any]:
     if wanted is None:
         raise InvalidArgument(f"input {port.name} is of type {port.type}, which poolrt does not have")
     array = value.numpy() if isinstance(value, OrtValue) else value
+    if wanted.kind == "O" and array is not None:
+        try:
+            return as_strings(array)
+        except ValueError as error:
+            raise InvalidArgument(f"input {port.name}: {error}; the model declares {port.type}") from error
     if not isinstance(array, np.ndarray):
         if array is None:
             raise InvalidArgument(f"input {port.name}: expect an array of {port.type}, got None")
@@ -96,7 +101,7 @@ def check_sizes(ports: Sequence[Port], shapes: Mapping[str, Sequence[int]]) -> N
 
 def _type_of(array: NDArray[Any]) -> str:
     try:
-        return tensor_type(number_of(array.dtype.name))
+        return tensor_type(number_of_array(array))
     except ValueError:
         return f"array of dtype {array.dtype}"
 

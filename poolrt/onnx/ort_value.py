@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from poolrt.graph.onnx.element_types import array_type, number_of
 from poolrt.spelling import describe_type
 
 from .errors import InvalidArgument
 from .signature import tensor_type
+from .strings import dtype_of_number, number_of_array
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -59,10 +59,10 @@ class OrtValue:
             raise InvalidArgument(f"OrtValue: expect a numpy.ndarray, got {describe_type(array)}")
         if element_type is None:
             try:
-                element_type = number_of(array.dtype.name)
+                element_type = number_of_array(array)
             except ValueError as error:
                 raise InvalidArgument(f"OrtValue: {error}") from error
-        wanted = array_type(element_type)
+        wanted = dtype_of_number(element_type)
         if wanted is None or wanted.itemsize != array.dtype.itemsize:
             raise InvalidArgument(f"OrtValue: an array of dtype {array.dtype} cannot be a {tensor_type(element_type)}")
         self._array = np.ascontiguousarray(array).reshape(array.shape).view(wanted)
@@ -174,11 +174,12 @@ def dtype_of(element_type: Any) -> np.dtype[Any]:
     """Return the NumPy type of a NumPy type, or of a TensorProto.DataType. Raises InvalidArgument."""
     if not isinstance(element_type, int):
         try:
-            given: np.dtype[Any] = np.dtype(element_type)
-            return given
+            found: np.dtype[Any] | None = np.dtype(element_type)
         except TypeError as error:
             raise InvalidArgument(f"element_type: {error}") from error
-    found = array_type(element_type)
-    if found is None:
-        raise InvalidArgument(f"element_type: poolrt has no tensors of {tensor_type(element_type)}")
+    else:
+        found = dtype_of_number(element_type)
+    if found is None or found.kind == "O":
+        kind = tensor_type(element_type) if found is None else "strings"
+        raise InvalidArgument(f"element_type: there is no memory for tensors of {kind}")
     return found

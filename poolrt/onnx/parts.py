@@ -13,6 +13,8 @@ from poolrt.graph.onnx.model_file import onnx_package, tensor
 from poolrt.graph.onnx.node_order import in_order
 from poolrt.graph.onnx.scope import names_read
 
+from .strings import DOMAINS, STRING, find_strings, stored_strings, string_tensor
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -20,7 +22,6 @@ if TYPE_CHECKING:
 
     from .session_model import SessionModel
 
-_DOMAINS: Final = ("", "ai.onnx")
 #: Operators that make sequences of tensors, which are in no array.
 _MAKE_SEQUENCES: Final = (
     "SequenceConstruct", "SequenceEmpty", "SequenceErase", "SequenceInsert", "SequenceMap", "SplitToSequence",
@@ -50,10 +51,17 @@ class Body:
         given: Iterable[str],
         types: Mapping[str, int] | None = None,
     ) -> Body:
-        """Return the body of nodes in any order."""
+        """Return the body of nodes in any order. Nodes that only store strings become constants."""
         outside = frozenset(given)
         kept = {name: array for name, array in constants.items() if name not in outside}
-        return cls(model, in_order(nodes, kept.__contains__), kept, outside, dict(types or {}))
+        others = []
+        for node in nodes:
+            texts = stored_strings(node)
+            if texts is None:
+                others.append(node)
+            else:
+                kept.update((name, texts) for name in node.output[:1])
+        return cls(model, in_order(others, kept.__contains__), kept, outside, dict(types or {}))
 
     @cached_property
     def maker(self) -> dict[str, int]:
@@ -73,10 +81,13 @@ class Body:
 
     @cached_property
     def fixed(self) -> frozenset[int]:
-        """The nodes that read constants alone: every part that needs them computes them."""
+        """The nodes that read constants alone, but no strings: every part that needs them computes them."""
         found: set[int] = set()
+        _, of_strings = find_strings(self.nodes, self._stored_strings)
         for number, names in enumerate(self.reads):
-            if all(name in self.constants or self.maker.get(name) in found for name in names):
+            if number not in of_strings and all(
+                name in self.constants or self.maker.get(name) in found for name in names
+            ):
                 found.add(number)
         return frozenset(found)
 
@@ -84,6 +95,16 @@ class Body:
     def sequences(self) -> frozenset[str]:
         """The names of sequences of tensors."""
         return frozenset(_sequences(self.nodes, ()))
+
+    @property
+    def strings(self) -> frozenset[str]:
+        """The names of strings. Read it when the types of all that comes from outside are known."""
+        return self._strings[0]
+
+    @property
+    def of_strings(self) -> frozenset[int]:
+        """The nodes of strings, see `find_strings`. Read it when the types of all that comes from outside are known."""
+        return self._strings[1]
 
     def whole(self, outputs: Iterable[str], label: str) -> Part:
         """Return the part that has all nodes that outputs need."""
@@ -105,14 +126,41 @@ class Body:
     def branch(self, graph: Any, given: Iterable[str]) -> Body:
         """Return the body of a branch of a node, whose inputs are ``given``: it reads names around it too."""
         inside = {*given, *(name for node in graph.node for name in node.output)}
-        own = {each.name: tensor(each, None) for each in graph.initializer}
+        own = {
+            each.name: string_tensor(each) if each.data_type == STRING else tensor(each, None)
+            for each in graph.initializer
+        }
         outer = {name: array for name, array in self.constants.items() if name not in inside}
         reads = names_read(graph.node, (each.name for each in graph.output)) - inside - own.keys()
-        needed = self.before(number for name, number in self.maker.items() if name in reads and number in self.fixed)
+        fixed, around = self._around(reads)
+        return Body.of(self.model, [*fixed, *graph.node], {**outer, **own}, {*(around - inside - own.keys()), *given})
+
+    def of_numbers(self, node: Any, strings: Iterable[str]) -> Body:
+        """Return the body of one node of strings, to which they are numbers that come from outside."""
+        fixed, around = self._around(names_read([node]))
+        constants = {name: array for name, array in self.constants.items() if name not in self._stored_strings}
+        return Body.of(self.model, [*fixed, node], constants, {*(around - {*node.output}), *strings})
+
+    def knows(self, name: str) -> bool:
+        """Return whether a name is computed or given here."""
+        return name in self.maker or name in self.given or name in self.constants
+
+    def _around(self, reads: Iterable[str]) -> tuple[list[Any], set[str]]:
+        """Return the fixed nodes that names need, and the names of all else that is computed or given here."""
+        needed = self.before(self.maker[name] for name in reads if self.maker.get(name) in self.fixed)
         fixed = [self.nodes[number] for number in sorted(needed)]
         made = {name for node in fixed for name in node.output}
-        around = {*self.given, *self.maker} - inside - own.keys() - made
-        return Body.of(self.model, [*fixed, *graph.node], {**outer, **own}, {*around, *given})
+        return fixed, {*self.given, *self.maker} - made
+
+    @cached_property
+    def _stored_strings(self) -> frozenset[str]:
+        return frozenset(name for name, array in self.constants.items() if array.dtype == object)
+
+    @cached_property
+    def _strings(self) -> tuple[frozenset[str], frozenset[int]]:
+        given = (name for name, number in self.types.items() if number == STRING)
+        names, numbers = find_strings(self.nodes, {*self._stored_strings, *given})
+        return frozenset(names), frozenset(numbers)
 
 
 @dataclass(frozen=True, eq=False)
@@ -194,7 +242,24 @@ class Part:
                 elif number not in here:
                     here.add(number)
                     left.append(number)
-        first = body.before(body.maker[name] for name in names) & self.members or here
+        return self._apart(body.before(body.maker[name] for name in names) & self.members or here, label)
+
+    def cut_at_strings(self, label: Callable[[], str]) -> tuple[Part, Part] | None:
+        """Cut between nodes of strings and others, so that the first part has none or is made of them; None for one part."""
+        body = self.body
+        strings, first = body.of_strings & self.members, set[int]()
+        for number in sorted(strings):
+            if body.before([number]) & self.members <= {*first, number}:
+                first.add(number)
+        for number in strings if not first else ():
+            before = (body.before([number]) & self.members) - {number}
+            if before.isdisjoint(strings):
+                first |= before
+        return self._apart(first, label) if first else None
+
+    def _apart(self, first: set[int], label: Callable[[], str]) -> tuple[Part, Part] | None:
+        """Return the part of nodes that read no others of this part, and that of the rest; None if there is no rest."""
+        body = self.body
         rest = set(self.members - first)
         if not rest:
             return None
@@ -223,7 +288,7 @@ def _sequences(nodes: Sequence[Any], outer: Iterable[str]) -> set[str]:
     """Return the names of sequences of tensors, those of ``outer`` included."""
     found = set(outer)
     for node in nodes:
-        if node.domain not in _DOMAINS or not node.output:
+        if node.domain not in DOMAINS or not node.output:
             continue
         if node.op_type in _MAKE_SEQUENCES or (node.op_type == "Identity" and node.input[0] in found):
             found.add(node.output[0])

@@ -14,10 +14,12 @@ from poolrt.graph.onnx.importer import find_missing, import_model
 from poolrt.graph.onnx.model_file import ModelFile, read_model
 from poolrt.settings import Settings
 
-from .errors import InvalidArgument, InvalidProtobuf, NoSuchFile, as_session_errors, not_implemented
+from .errors import InvalidArgument, InvalidGraph, InvalidProtobuf, NoSuchFile, as_session_errors, not_implemented
 from .options import SessionOptions
 from .parts import Body, Part
 from .signature import Port, metadata
+from .string_nodes import check_string_nodes
+from .strings import DOMAINS, OF_STRINGS, STRING, has_strings, string_tensor
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -41,27 +43,41 @@ class SessionModel:
         self._settings = settings
         self._engine = engine
         self._fpmath_mode = fpmath_mode
+        self._whole: Part | None = None
         with as_session_errors():
             #: The weights by name.
-            self.initializers: dict[str, NDArray[Any]] = self._file.initializers()
+            self.initializers: dict[str, NDArray[Any]] = self._file.initializers(but=STRING)
+            self._strings = {
+                each.name: string_tensor(each) for each in proto.graph.initializer if each.data_type == STRING
+            }
+            #: Whether it computes with strings, which no plan does.
+            self.has_strings = has_strings(proto)
         self._replace_initializers(options)
         overrides = options._overrides, options._overrides_by_denotation
         ports = [Port.of(each, *overrides) for each in proto.graph.input]
-        self.inputs = tuple(port for port in ports if port.name not in self.initializers)
+        constants = {*self.initializers, *self._strings}
+        self.inputs = tuple(port for port in ports if port.name not in constants)
         self.outputs = tuple(Port.of(each, *overrides) for each in proto.graph.output)
-        self.overridable = tuple(port for port in ports if port.name in self.initializers)
+        self.overridable = tuple(port for port in ports if port.name in constants)
         self.metadata = metadata(proto)
         for port in self.inputs:
-            if port.element_type not in GRAPH_TYPES:
+            if port.element_type not in GRAPH_TYPES and port.element_type != STRING:
                 reason = f"poolrt has no inputs of {port.type or 'no type'}"
                 raise not_implemented(UnsupportedNode(port.name, "input", 0, reason))
         with as_session_errors():
-            find_missing(self._file)
+            find_missing(self._file, OF_STRINGS if self.has_strings else ())
+            if self.has_strings:
+                self._check_strings()
 
     @property
     def name(self) -> str:
         """The name of its graphs."""
         return self._file.name
+
+    @property
+    def opset(self) -> int:
+        """The version of ONNX's own operators."""
+        return max((int(each.version) for each in self._file.proto.opset_import if each.domain in DOMAINS), default=1)
 
     def fixed_shapes(self) -> dict[str, tuple[int, ...]] | None:
         """Return the shape of each input if the model leaves no size open, else None."""
@@ -82,11 +98,16 @@ class SessionModel:
 
     def whole_part(self) -> Part:
         """Return the part that has all nodes. Functions of the model are replaced by their nodes."""
+        if self._whole is None:
+            self._whole = self._make_whole()
+        return self._whole
+
+    def _make_whole(self) -> Part:
         proto = self._file.proto
         if proto.functions:
             proto = inline_functions(proto)
         types = {port.name: port.element_type for port in self.inputs}
-        body = Body.of(self, proto.graph.node, self.initializers, types, types)
+        body = Body.of(self, proto.graph.node, {**self.initializers, **self._strings}, types, types)
         return body.whole((port.name for port in self.outputs), "")
 
     def part_graph(
@@ -119,6 +140,16 @@ class SessionModel:
             )
             graph.fpmath_mode = self._fpmath_mode
             return graph
+
+    def _check_strings(self) -> None:
+        """Raise what tells of nodes of strings that sessions do not have, and of outputs that no node computes."""
+        if not self.outputs:
+            raise InvalidGraph(f"{self._file.label}: it has no outputs")
+        body = self.whole_part().body
+        for port in self.outputs:
+            if not body.knows(port.name):
+                raise InvalidGraph(f"{self._file.label}: no node computes its output {port.name!r}")
+        check_string_nodes(body, self.opset)
 
     def _replace_initializers(self, options: SessionOptions) -> None:
         for name, value in options._initializers.items():

@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from poolrt.graph.onnx.element_types import array_type, label
+from poolrt.graph.onnx.element_types import label
+
+from .strings import dtype_of_number
 
 if TYPE_CHECKING:
     import numpy as np
@@ -58,8 +60,8 @@ class Port:
 
     @property
     def dtype(self) -> np.dtype[Any] | None:
-        """The NumPy type of its arrays (bfloat16 is that of ml_dtypes); None for one that arrays do not have."""
-        return array_type(self.element_type)
+        """The NumPy type of its arrays (bfloat16 is that of ml_dtypes, strings are objects); None for what is in no array."""
+        return dtype_of_number(self.element_type)
 
     def node_arg(self) -> NodeArg:
         """Return its description for users."""

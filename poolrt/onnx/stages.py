@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import numpy as np
 
 from poolrt.cachestore.forked_locks import freed_in_children
-from poolrt.graph.errors import ModelError, UnsupportedNode
-from poolrt.graph.onnx.element_types import array_type, number_of
+from poolrt.graph.errors import GraphError, ModelError, UnsupportedNode
+from poolrt.graph.onnx.element_types import array_type
 from poolrt.settings import Settings
 
 from .courses import COURSES, Compute, Course, find_course
@@ -25,6 +25,8 @@ from .logs import LOG
 from .options import SessionOptions
 from .parts import Body, Part
 from .session_model import SessionModel
+from .string_nodes import StringNodes
+from .strings import number_of_array
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -55,16 +57,19 @@ class Whole:
 
 @dataclass(eq=False)
 class Stage:
-    """A part of the model, and how it is computed: by plans, or by two stages, one after the other, or by a course.
+    """A part of the model, and how it is computed: by plans, or by two stages, one after the other, or node by node.
 
     ``values`` are its inputs that shapes depend on, as far as runs have shown. ``is_late`` says that stages before it compute
-    some of its inputs.
+    some of its inputs. ``is_settled`` says that it has no strings, or is cut between them and the rest; ``passed`` are its
+    outputs that are strings which it does not compute.
     """
 
     part: Whole | Part
     is_late: bool = False
     values: frozenset[str] = frozenset()
-    after: tuple[Stage, Stage] | Course | None = None
+    after: tuple[Stage, Stage] | Course | StringNodes | None = None
+    is_settled: bool = False
+    passed: tuple[str, ...] = ()
 
 
 class Stages:
@@ -77,11 +82,11 @@ class Stages:
         self._is_verbose = is_verbose
         self._lock = freed_in_children(threading.RLock())
         self._labels = 0
-        self._whole = Stage(Whole(model))
+        self._whole = Stage(model.whole_part() if model.has_strings else Whole(model))
 
     def run(self, arrays: Arrays, into: Arrays) -> dict[str, NDArray[Any]]:
         """Return the outputs of the model by name, bfloat16 as uint16; see `Plans.run`."""
-        return self._run(self._whole, arrays, into)
+        return self._run(self._whole, arrays, {name: array for name, array in into.items() if array.dtype != object})
 
     def prepare(self, shapes: Mapping[str, tuple[int, ...]]) -> None:
         """Make the plan for inputs of these shapes: that of the first stage only, if the sizes of others are not known.
@@ -90,7 +95,8 @@ class Stages:
         """
         stage = self._whole
         while True:
-            if stage.after is None:
+            self._settle(stage)
+            if stage.after is None and _computes(stage):
                 try:
                     self._plans.prepare(stage.part, {name: shapes[name] for name in self._inputs(stage, shapes)})
                 except ModelError as error:
@@ -108,24 +114,57 @@ class Stages:
 
     def _run(self, stage: Stage, arrays: Arrays, into: Arrays) -> dict[str, NDArray[Any]]:
         given = {name: arrays[name] for name in self._inputs(stage, arrays)}
+        if isinstance(stage.part, Part):
+            stage.part.body.types.update({name: number_of_array(array) for name, array in given.items()})
+        self._settle(stage)
+        if not stage.passed:
+            return self._compute(stage, given, into)
+        constants = stage.part.body.constants if isinstance(stage.part, Part) else {}
+        passed = {name: arrays[name] if name in arrays else constants[name] for name in stage.passed}
+        left = {name: given[name] for name in self._inputs(stage, given)}
+        return {**self._compute(stage, left, into), **passed}
+
+    def _compute(self, stage: Stage, given: Arrays, into: Arrays) -> dict[str, NDArray[Any]]:
+        if stage.after is None and not _computes(stage):
+            return {}
         while stage.after is None:
             # A tensor without elements is no input of a plan, which is for its shape as for a value.
             values = {name: array for name, array in given.items() if name in stage.values or not array.size}
             inputs = {name: array for name, array in given.items() if name not in values}
-            if isinstance(stage.part, Part):
-                stage.part.body.types.update({name: number_of(array.dtype.name) for name, array in given.items()})
             try:
                 outputs = dict(self._plans.run(stage.part, inputs, values, into))
             except ModelError as error:
                 self._learn(stage, error, {name: array.size for name, array in inputs.items()}, given)
             else:
                 return _typed(stage.part, outputs)
-        if isinstance(stage.after, Course):
+        if not isinstance(stage.after, tuple):
             return stage.after.run(given)
         first, rest = stage.after
         # Arrays of ``into`` may be inputs, which the second stage reads.
         found = self._run(first, given, {})
         return {**found, **self._run(rest, {**given, **found}, into)}
+
+    def _settle(self, stage: Stage) -> None:
+        """Cut a stage between nodes of strings and others, when the types of its inputs are known."""
+        if stage.is_settled:
+            return
+        with self._lock:
+            part = stage.part
+            # Another thread may have done it meanwhile.
+            if _is_settled(stage) or isinstance(part, Whole):
+                return
+            body = part.body
+            if part.members & body.of_strings:
+                pair = part.cut_at_strings(self._label)
+                if pair is None:
+                    stage.after = StringNodes(part, self._model.opset, self._start)
+                else:
+                    stage.after = Stage(pair[0], stage.is_late), Stage(pair[1], True)
+            else:
+                stage.passed = tuple(name for name in part.outputs if name in body.strings)
+                left = tuple(name for name in part.outputs if name not in body.strings)
+                stage.part = replace(part, outputs=left)
+            stage.is_settled = True
 
     def _learn(self, stage: Stage, error: ModelError, sizes: Mapping[str, int], given: Arrays | None = None) -> None:
         """Note which values a stage asks for, or cut it; raise the error if neither helps."""
@@ -174,6 +213,14 @@ class Stages:
             LOG.info("%s: %s", self._model.name, text)
 
 
+def computes_strings(source: Any) -> bool:
+    """Return whether a model computes with strings, and sessions have all that it needs for that."""
+    try:
+        return SessionModel(source, SessionOptions(), Settings.load(), "cpu").has_strings
+    except GraphError:
+        return False
+
+
 def first_cut(source: Any, error: BaseException) -> tuple[str, ...]:
     """Return the tensors with which the first stage of a model ends whose import raised an error; none if it has no stages."""
     stop = stopped_at(error)
@@ -182,6 +229,15 @@ def first_cut(source: Any, error: BaseException) -> tuple[str, ...]:
     part = SessionModel(source, SessionOptions(), Settings.load(), "cpu").whole_part()
     pair = part.cut(stop, str)
     return pair[0].outputs if pair is not None else ()
+
+
+def _is_settled(stage: Stage) -> bool:
+    return stage.is_settled
+
+
+def _computes(stage: Stage) -> bool:
+    """Return whether a stage has outputs beside those that it passes on."""
+    return isinstance(stage.part, Whole) or bool(stage.part.outputs)
 
 
 def _typed(part: Whole | Part, outputs: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:

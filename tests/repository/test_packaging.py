@@ -187,7 +187,7 @@ def test_the_metadata_names_licence_extras_and_command(wheel: Path) -> None:
     metadata = Parser().parsestr(archive.read(f"{info}/METADATA").decode())
     assert metadata["License-Expression"] == "Apache-2.0"
     assert metadata["Requires-Python"] == ">=3.11"
-    assert {"onnx", "dask", "metrics", "opencl-intel", "test", "bench", "docs", "lint", "dev"} == set(
+    assert {"onnx", "strings", "dask", "metrics", "opencl-intel", "test", "bench", "docs", "lint", "dev"} == set(
         metadata.get_all("Provides-Extra", [])
     )
     assert f"{info}/licenses/LICENSE" in archive.namelist()

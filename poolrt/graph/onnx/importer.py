@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -106,11 +106,14 @@ def import_model(
         raise ModelError(f"{file.label}: {UNFORESEEN}: {type(error).__name__}: {error}") from error
 
 
-def find_missing(file: ModelFile) -> None:
-    """Raise UnsupportedNode that names all operators of a model's graph that poolrt does not have; shapes are not needed."""
+def find_missing(file: ModelFile, others: Container[str] = ()) -> None:
+    """Raise UnsupportedNode that names all operators of a model's graph that poolrt does not have; shapes are not needed.
+
+    ``others`` are operators of ONNX's own domain that the caller has.
+    """
     importing = _Import(file, Graph("model"), Folding(0), lambda done, total: None)
     for node in file.proto.graph.node:
-        if not importing._is_known(node):
+        if not importing._is_known(node) and not (node.domain in _DOMAINS and node.op_type in others):
             importing._add_missing(node)
     importing.unsupported.raise_if_found()
 

@@ -32,7 +32,7 @@ _RAW_TYPES: Final = {
     1: "<f4", 2: "u1", 3: "i1", 4: "<u2", 5: "<i2", 6: "<i4", 7: "<i8", 9: "?", 10: "<f2", 11: "<f8", 12: "<u4", 13: "<u8",
 }  # fmt: skip
 FLOAT: Final = 1
-_BOOL, _BFLOAT16 = 9, 16
+_STRING, _BOOL, _BFLOAT16 = 8, 9, 16
 #: TensorProto.DataType that NumPy does not have, of 8 bits or less -> the bits of an element in a tensor's data.
 _BITS: Final = {17: 8, 18: 8, 19: 8, 20: 8, 24: 8, 21: 4, 22: 4, 23: 4, 25: 2, 26: 2}
 #: NumPy's limit for the rank of an array.
@@ -61,10 +61,15 @@ class ModelFile:
         name = self.proto.graph.name
         return name if name and isinstance(name, str) else "model"
 
-    def initializers(self) -> dict[str, Array]:
-        """Return the initialisers by name. Raises ModelError naming the tensor that is malformed or missing."""
+    def initializers(self, but: int = 0) -> dict[str, Array]:
+        """Return the initialisers by name, without those of the TensorProto.DataType ``but``.
+
+        Raises ModelError naming the tensor that is malformed or missing.
+        """
         found = {}
         for number, initializer in enumerate(self.proto.graph.initializer):
+            if initializer.data_type == but:
+                continue
             found[initializer.name] = tensor(initializer, self.external, self.detached.get(number))
         return found
 
@@ -114,7 +119,9 @@ def tensor(proto: Any, external: ExternalData | None, detached: memoryview | Non
     try:
         dims, raw_type = _dims(proto), _RAW_TYPES.get(proto.data_type)
         if raw_type is None and proto.data_type != _BFLOAT16 and proto.data_type not in _BITS:
-            raise ValueError(f"data type {proto.data_type} is not supported")
+            raise ValueError(
+                "it has strings" if proto.data_type == _STRING else f"data type {proto.data_type} is not supported"
+            )
         if proto.data_location == 1 and proto.data_type in _BITS:
             return _unpacked(proto, _external(proto, dims, external))
         if detached is None and proto.data_type in _BITS and proto.HasField("raw_data"):

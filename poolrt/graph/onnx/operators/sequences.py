@@ -49,12 +49,20 @@ def tf_idf(call: NodeCall) -> Operand:
     mode, width = call.text("mode", "TF"), max(places, default=0) + 1
     if mode not in ("TF", "IDF", "TFIDF") or min(places, default=0) < 0 or list(starts) != sorted(starts):
         raise call.malformed(f"mode {mode!r}, ngram_counts {starts} or ngram_indexes are not valid")
+    weights = np.ones(len(places), np.float32)
+    if mode != "TF" and "weights" in call.attrs:
+        weights = np.asarray(call.numbers("weights"), np.float32)
+        if len(weights) != len(places):
+            raise call.malformed(f"weights: expect one for each n-gram, {len(places)}, got {len(weights)}")
+        if mode == "IDF" and len({*places}) < len(places):
+            raise call.unsupported("mode IDF with weights of n-grams that are counted in one place")
     rows = m.reshape(source, (-1, source.shape[-1] if source.shape else 1))
     total: Operand = m.expand(np.zeros((1, 1), np.float32), (shape_of(rows)[0], width))
     first = 0
     for size, (start, end) in enumerate(zip(starts, (*starts[1:], len(pool)), strict=True), 1):
         count = (end - start) // size
         grams, columns = pool[start : start + count * size].reshape(count, size), places[first : first + count]
+        weighted = weights[first : first + count]
         first += count
         if len(columns) != count:
             raise call.malformed(f"ngram_indexes: expect one for each n-gram, got {len(places)}")
@@ -64,15 +72,12 @@ def tf_idf(call: NodeCall) -> Operand:
                 found = _occurrences(call, rows, grams, gap)
                 if found is not None:
                     hot = np.zeros((count, width), np.float32)
-                    hot[np.arange(count), list(columns)] = 1
+                    hot[np.arange(count), list(columns)] = weighted if mode == "TFIDF" else 1
                     total = m.binary(total, m.matmul(m.cast(found, "float32"), hot), "add")
     if mode == "IDF":
-        total = m.cast(m.binary(total, m.number(0, total), "gt"), "float32")
-    if mode != "TF" and "weights" in call.attrs:
-        weights = np.asarray(call.numbers("weights"), np.float32)
-        if weights.shape != (width,):
-            raise call.malformed(f"weights: expect {width}, got {weights.size}")
-        total = m.binary(total, weights, "mul")
+        of_columns = np.zeros(width, np.float32)
+        of_columns[list(places)] = weights
+        total = m.binary(m.cast(m.binary(total, m.number(0, total), "gt"), "float32"), of_columns, "mul")
     return m.reshape(total, (width,)) if len(source.shape) < 2 else total
 
 

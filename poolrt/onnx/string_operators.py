@@ -1,0 +1,224 @@
+"""Operators that look into strings: casts, and those that ONNX defines for strings only."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import numpy as np
+
+from poolrt.graph.errors import UnsupportedNode
+
+from .errors import Fail, InvalidGraph, not_implemented
+from .strings import STRING, dtype_of_number, number_of_array
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Array: TypeAlias = NDArray[Any]
+    Compute: TypeAlias = Callable[[Sequence[Array]], Sequence[Array]]
+
+_CHANGES: Final[Mapping[str, Callable[[str], str]]] = {"NONE": str, "LOWER": str.lower, "UPPER": str.upper}
+_WHOLE: Final = re.compile(r"[+-]?\d+", re.ASCII)
+_DECIMAL: Final = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?|[+-]?(inf|infinity|nan)", re.ASCII | re.IGNORECASE)
+#: Digits of a whole number beyond which it has no type.
+_MOST_DIGITS: Final = 40
+
+
+def make_operator(node: Any, opset: int) -> Compute:
+    """Return what computes the results of a node from its operands, which has one of `OPERATORS`.
+
+    Raises InvalidGraph for attributes that are not valid, NotImplemented for what poolrt does not have.
+    """
+    compute: Compute = OPERATORS[node.op_type](node, opset)
+    return compute
+
+
+def label(node: Any) -> str:
+    """Return the name of a node for messages."""
+    return f"node {node.name or next(iter(node.output), '')!r} ({node.op_type})"
+
+
+def attributes(node: Any) -> dict[str, Any]:
+    """Return the numbers, texts and lists among a node's attributes. Raises InvalidGraph for a text that is not UTF-8."""
+    found: dict[str, Any] = {}
+    for each in node.attribute:
+        try:
+            if each.HasField("i"):
+                found[each.name] = each.i
+            elif each.HasField("s"):
+                found[each.name] = each.s.decode("utf-8")
+            else:
+                found[each.name] = list(each.ints) or [text.decode("utf-8") for text in each.strings]
+        except UnicodeDecodeError as error:
+            raise InvalidGraph(f"{label(node)}: attribute {each.name} is not UTF-8: {error}") from error
+    return found
+
+
+def _cast(node: Any, opset: int) -> Compute:
+    wanted = attributes(node).get("to", 0)
+    if dtype_of_number(wanted) is None:
+        raise InvalidGraph(f"{label(node)}: attribute to is {wanted}, which is no type of arrays")
+    return lambda operands: [_converted(node, operands[0], wanted)]
+
+
+def _cast_like(node: Any, opset: int) -> Compute:
+    return lambda operands: [_converted(node, operands[0], number_of_array(operands[1]))]
+
+
+def _converted(node: Any, array: Array, wanted: int) -> Array:
+    """Return strings as numbers, or numbers as strings."""
+    if wanted == STRING:
+        return array if array.dtype == object else _each(_shown, [array])
+    dtype = dtype_of_number(wanted)
+    if dtype is None:
+        raise InvalidGraph(f"{label(node)}: strings cannot become tensors of type {wanted}")
+    parse: Callable[[str], Any] = _parse_decimal
+    if dtype.kind in "iub":
+        parse = _parse_whole
+    found: Array = np.empty(array.shape, dtype)
+    flat = found.reshape(-1)
+    for place, text in enumerate(array.reshape(-1).tolist()):
+        value = parse(text.strip())
+        if value is None:
+            raise Fail(f"{label(node)}: {text!r:.80} is no {dtype.name}")
+        with np.errstate(over="ignore"):
+            flat[place] = value != 0 if dtype.kind == "b" else _wrapped(value, dtype) if dtype.kind in "iu" else value
+    return found
+
+
+def _parse_whole(text: str) -> int | None:
+    if not _WHOLE.fullmatch(text):
+        # ONNX gives 100 for the text 100.5.
+        value = _parse_decimal(text)
+        return int(value) if value is not None and math.isfinite(value) and abs(value) < 2**64 else None
+    value = int(text) if len(text) <= _MOST_DIGITS else None
+    return value if value is not None and -(2**63) <= value < 2**64 else None
+
+
+def _parse_decimal(text: str) -> float | None:
+    return float(text) if _DECIMAL.fullmatch(text) else None
+
+
+def _wrapped(value: int, dtype: np.dtype[Any]) -> Any:
+    """Return a number of up to 64 bits in a type, without the bits that it does not have."""
+    return np.uint64(value % 2**64).astype(dtype)
+
+
+def _shown(value: Any) -> str:
+    """Return a number as ONNX Runtime writes it: floats with eight digits at most."""
+    if isinstance(value, bool | np.bool_):
+        return str(int(value))
+    if isinstance(value, int | np.integer):
+        return str(value)
+    number = float(value)
+    if math.isnan(number):
+        return "NaN"
+    return f"{number:.8g}" if math.isfinite(number) else "INF" if number > 0 else "-INF"
+
+
+def _concat(node: Any, opset: int) -> Compute:
+    def compute(operands: Sequence[Array]) -> list[Array]:
+        first, second = operands
+        return [_each(str.__add__, _broadcast(node, first, second))]
+
+    return compute
+
+
+def _broadcast(node: Any, *arrays: Array) -> Sequence[Array]:
+    try:
+        found: Sequence[Array] = np.broadcast_arrays(*arrays)
+        return found
+    except ValueError:
+        shapes = " and ".join(str(each.shape) for each in arrays)
+        raise InvalidGraph(f"{label(node)}: shapes {shapes} do not go together") from None
+
+
+def _split(node: Any, opset: int) -> Compute:
+    given = attributes(node)
+    delimiter, most = given.get("delimiter") or None, given.get("maxsplit", -1)
+
+    def compute(operands: Sequence[Array]) -> list[Array]:
+        (texts,) = operands
+        parts = [text.split(delimiter, most) for text in texts.reshape(-1).tolist()]
+        counts = np.array([len(each) for each in parts], np.int64)
+        width = int(counts.max(initial=0))
+        found = np.full((len(parts), width), "", object)
+        for row, each in zip(found, parts, strict=True):
+            row[: len(each)] = each
+        return [found.reshape((*texts.shape, width)), counts.reshape(texts.shape)]
+
+    return compute
+
+
+def _normalize(node: Any, opset: int) -> Compute:
+    given = attributes(node)
+    action = given.get("case_change_action", "NONE")
+    if action not in _CHANGES:
+        known = ", ".join(_CHANGES)
+        raise InvalidGraph(f"{label(node)}: attribute case_change_action is {action!r}; expect one of {known}")
+    is_exact = bool(given.get("is_case_sensitive", 0))
+    words = given.get("stopwords", [])
+    stopped = set(words) if is_exact else {_by_character(str.lower, each) for each in words}
+
+    def compute(operands: Sequence[Array]) -> list[Array]:
+        (texts,) = operands
+        if texts.ndim not in (1, 2) or (texts.ndim == 2 and texts.shape[0] != 1) or not texts.size:
+            shape = texts.shape
+            raise InvalidGraph(f"{label(node)}: expect strings of shape (C,) or (1, C) with C above 0, got {shape}")
+        kept = [
+            _by_character(_CHANGES[action], each)
+            for each in texts.reshape(-1).tolist()
+            if (each if is_exact else _by_character(str.lower, each)) not in stopped
+        ]
+        found = np.empty(max(1, len(kept)), object)
+        found[:] = kept or [""]
+        return [found.reshape((1, -1)) if texts.ndim == 2 else found]
+
+    return compute
+
+
+def _by_character(change: Callable[[str], str], text: str) -> str:
+    """Return a text with the case of each character changed that has one character in the other case, as in C."""
+    if text.isascii():
+        return change(text)
+    changed = map(change, text)
+    return "".join(new if len(new) == 1 else old for old, new in zip(text, changed, strict=True))
+
+
+def _match(node: Any, opset: int) -> Compute:
+    try:
+        import re2
+    except ImportError as error:
+        reason = f"regular expressions need the google-re2 package: pip install 'poolrt[strings]' ({error})"
+        raise not_implemented(UnsupportedNode(node.name, node.op_type, opset, reason)) from error
+    pattern = attributes(node).get("pattern", "")
+    options = re2.Options()
+    options.log_errors = False
+    try:
+        matches = re2.compile(pattern, options).fullmatch
+    except re2.error as error:
+        reason = error.args[0].decode() if error.args and isinstance(error.args[0], bytes) else error
+        raise InvalidGraph(f"{label(node)}: attribute pattern is {pattern!r:.200}: {reason}") from error
+    return lambda operands: [_each(lambda text: matches(text) is not None, operands[:1], np.bool_)]
+
+
+def _each(change: Callable[..., Any], arrays: Sequence[Array], dtype: type = object) -> Array:
+    """Return the results of a function for each element of arrays of one shape."""
+    found: Array = np.empty(arrays[0].shape, dtype)
+    flat = found.reshape(-1)
+    for place, elements in enumerate(zip(*(each.reshape(-1) for each in arrays), strict=True)):
+        flat[place] = change(*elements)
+    return found
+
+
+OPERATORS: Final[Mapping[str, Callable[[Any, int], Compute]]] = {
+    "Cast": _cast,
+    "CastLike": _cast_like,
+    "RegexFullMatch": _match,
+    "StringConcat": _concat,
+    "StringNormalizer": _normalize,
+    "StringSplit": _split,
+}
