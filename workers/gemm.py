@@ -7,6 +7,7 @@ Matrices are read in place if rows or columns are evenly spaced, transposed ones
 from __future__ import annotations
 
 import ctypes
+import mmap
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,6 +16,7 @@ from .engines.engine import Engine
 from .execution.calling_thread import CallingThreadExecution, ThreadScratchpads
 from .execution.memory import Memory
 from .execution.native_binding import RealizedPrimitive
+from .memory.buffer import SLACK
 from .operations.matmul import Matmul
 from .streams.attributes import StreamAttr
 from .streams.stream import Stream
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
     from .execution.primitive import Primitive
 
     _OnPool = Callable[[ThreadpoolInterface, tuple[int, ...]], None]
-    _Ready = tuple[tuple[int, int], Callable[[tuple[int, ...]], None], _OnPool]
+    _Ready = tuple[tuple[int, int], Callable[[tuple[int, ...]], None], _OnPool, int]
 
 #: Meaning of ``offsetc`` -> mask of dst's zero points: one value, one a column, one a row.
 _OFFSETS: Final = {"F": 0, "R": 2, "C": 1}
@@ -37,6 +39,7 @@ _OFFSETS: Final = {"F": 0, "R": 2, "C": 1}
 _KEPT: Final = 256
 #: Columns that the kernels read at once.
 _LANES: Final = 16
+_PAGE: Final = mmap.PAGESIZE
 
 
 def sgemm(
@@ -68,7 +71,9 @@ def sgemm(
         _multiply(left, right, result, PrimitiveAttr(), {}, threadpool)
         return result
     product = numpy.empty(result.shape, "float32")
-    _multiply(left, right, product, PrimitiveAttr(), {}, threadpool)
+    is_short = threadpool is None or _is_joined(threadpool)
+    if not is_short or _products().multiply_in_place(left, right, product, False, False, threadpool) is None:
+        _multiply(left, right, product, PrimitiveAttr(), {}, threadpool)
     product *= numpy.float32(alpha)
     if beta != 0.0:
         product += numpy.float32(beta) * result
@@ -175,11 +180,15 @@ def _factor(name: str, given: Any, dtype: str, transposed: bool) -> NDArray[Any]
     if array.dtype != dtype or array.ndim != 2:
         raise ValueError(f"{name}: expect a matrix of {dtype}, got {array.dtype} of shape {array.shape}")
     matrix = array.T if transposed else array
-    even = _is_even(matrix.shape, matrix.strides, matrix.itemsize)
-    span = sum((size - 1) * step for size, step in zip(matrix.shape, matrix.strides, strict=True)) + matrix.itemsize
-    if even and (0 in matrix.shape or has_room_behind(matrix.ctypes.data + span)):
+    sizes = matrix.shape, matrix.strides, matrix.itemsize
+    if _is_even(*sizes) and (0 in matrix.shape or has_room_behind(matrix.ctypes.data + _reach(*sizes))):
         return matrix
     return copy_with_room(matrix)
+
+
+def _reach(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> int:
+    """Return the bytes of a matrix from its first element to the end of the last."""
+    return sum((size - 1) * step for size, step in zip(shape, strides, strict=True)) + itemsize
 
 
 def _is_even(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> bool:
@@ -242,9 +251,10 @@ class _Products:
         self.engine = Engine("cpu")
         self._verbose = self.engine.verbose
         from .memory.array_address import address_in_order, address_of
+        from .memory.array_room import copy_with_room
 
         self._array, self._empty, self._float32 = numpy.ndarray, numpy.empty, numpy.dtype("float32")
-        self._address_of, self._address_in_order = address_of, address_in_order
+        self._address_of, self._address_in_order, self._copy_with_room = address_of, address_in_order, copy_with_room
         self._primitive = lru_cache(maxsize=_KEPT)(self._create)
         self._ready = lru_cache(maxsize=_KEPT)(self._bind)
         self._scratchpads = ThreadScratchpads()
@@ -285,7 +295,9 @@ class _Products:
             self._latest = asked, ready
         if ready is None or self._verbose.executes:
             return None
-        shape, execute, execute_on = ready
+        shape, execute, execute_on, reach = ready
+        if reach and -((right or self._address_of(b)) + reach) % _PAGE < SLACK:
+            return self.multiply_in_place(a, self._copy_with_room(b), c, transa, transb, pool)
         if c is None:
             c = self._empty(shape, float32)
         elif c.dtype != float32 or c.shape != shape or not c.flags.c_contiguous or not c.flags.writeable:
@@ -304,12 +316,12 @@ class _Products:
     ) -> _Ready | None:  # fmt: skip
         """Return the product's shape and what multiplies matrices at their addresses, alone and on a pool; or None.
 
-        Shapes and strides, in bytes, are those of matrices of float32. Matrices are read in whole vectors, so the last
-        columns of ``b`` must be whole ones: there may be no memory behind.
+        Shapes and strides, in bytes, are those of matrices of float32. The last item is the bytes of ``b`` from its first
+        element to its end, behind which kernels read; 0 if they do not.
         """
         left, right = (a[::-1] if transa else a), (b[::-1] if transb else b)
         left_steps, right_steps = (a_steps[::-1] if transa else a_steps), (b_steps[::-1] if transb else b_steps)
-        if not (len(a) == len(b) == 2 and left[1] == right[0] and 0 not in (*a, *b) and right[1] % _LANES == 0):
+        if not (len(a) == len(b) == 2 and left[1] == right[0] and 0 not in (*a, *b)):
             return None
         if not (_is_even(left, left_steps, 4) and _is_even(right, right_steps, 4)):
             return None
@@ -319,7 +331,9 @@ class _Products:
         if not isinstance(resource, RealizedPrimitive):
             return None
         execution = CallingThreadExecution(resource, (Arg.SRC, Arg.WEIGHTS, Arg.DST), self._scratchpads)
-        return (left[0], right[1]), execution.execute, execution.execute_on
+        # Columns are read in whole vectors, but for those of a lone row.
+        reach = 0 if left[0] == 1 or right[1] % _LANES == 0 else _reach(right, right_steps, 4)
+        return (left[0], right[1]), execution.execute, execution.execute_on, reach
 
     def _create(self, src: MemoryDesc, weights: MemoryDesc, dst: MemoryDesc, attr: PrimitiveAttr) -> Primitive:
         return Matmul.PrimitiveDesc(self.engine, src, weights, None, dst, attr=attr).create()

@@ -20,8 +20,9 @@ from poolrt.workers.gemm import gemm_s8s8s32, gemm_u8s8s32, sgemm
 from poolrt.workers.primitives.provider import primitive_provider
 from poolrt.workers.threadpools.interface import Region, ThreadpoolInterface
 from poolrt.workers.threadpools.jobs import set_default_jobs
+from poolrt.workers.threadpools.native import NativePool
 from poolrt.workers.threadpools.sequential import SequentialPool
-from tests.workers.own_process import python
+from tests.workers.own_process import ROOT, python
 from tests.workers.threadpools.checking import CheckingPool
 from tests.workers.threadpools.kinds import KINDS, made, region_loop
 
@@ -244,11 +245,21 @@ print("done")
 
 @pytest.mark.parametrize(
     "shapes",
-    [((1, 40, 5), (7, 33, 21)), pytest.param(((3, 16, 100), (5, 64, 48)), marks=pytest.mark.slow)],
+    [((1, 40, 5), (1, 24, 100), (7, 33, 21)), pytest.param(((3, 16, 100), (5, 64, 48)), marks=pytest.mark.slow)],
     ids=["ends of vectors", "whole vectors"],
 )
-def test_nothing_past_the_end_of_a_matrix_is_read(shapes: tuple[tuple[int, int, int], ...]) -> None:
-    assert python(_AT_THE_END.replace("{shapes}", str(shapes))) == "done\n"
+@pytest.mark.parametrize("level", ["x86-64-v4", "x86-64-v3"])
+def test_nothing_past_the_end_of_a_matrix_is_read(shapes: tuple[tuple[int, int, int], ...], level: str) -> None:
+    env = {"PYTHONPATH": str(ROOT / "tests/startup"), "INSTRUCTIONS_OF_TESTS": level}
+    assert python(_AT_THE_END.replace("{shapes}", str(shapes)), env) == "done\n"
+
+
+def test_a_product_has_more_scratch_memory_than_its_thread_keeps() -> None:
+    """Rows of 4 KiB are packed."""
+    a, b = np.ones((17_000, 1024), np.float32), np.ones((1024, 16), np.float32)
+    with NativePool(2) as pool:
+        for threads in (None, pool):
+            assert (sgemm(a, b, threadpool=threads) == 1024).all()
 
 
 def test_empty_products_are_zeros_and_offsets() -> None:
@@ -308,7 +319,7 @@ class _CountingPool(SequentialPool):
 
 def test_a_product_is_cut_for_the_pool_that_it_gets_and_for_what_has_changed() -> None:
     rng = np.random.default_rng()
-    a, b = (rng.standard_normal((96, 96), np.float32) for _ in range(2))
+    a, b = rng.standard_normal((96, 96), np.float32), rng.standard_normal((96, 256), np.float32)
     expected = sgemm(a, b)
     fine, coarse = _CountingPool(0), _CountingPool(1 << 40)
 

@@ -68,7 +68,9 @@ class CallingThreadExecution:
         except IndexError:
             launches = BoundLaunches(self._primitive, self._args)
         if self._nbytes:
-            addresses = (*addresses, self._scratchpads.grant(self._nbytes).address)
+            # Kept here: the thread keeps no memory that is large.
+            scratchpad = self._scratchpads.grant(self._nbytes)
+            addresses = (*addresses, scratchpad.address)
         # An interrupt here drops the launches.
         if addresses != launches.addresses:
             launches.addresses = addresses
@@ -85,7 +87,8 @@ class CallingThreadExecution:
         Raises KernelFailed.
         """
         if self._nbytes:
-            addresses = (*addresses, self._scratchpads.grant(self._nbytes).address)
+            scratchpad = self._scratchpads.grant(self._nbytes)
+            addresses = (*addresses, scratchpad.address)
         number, on = get_default_jobs(), self._latest
         if on is None or on.pool() is not pool or on.jobs.least_ns != pool.least_job_ns or on.number != number:
             jobs = Jobs.on(pool)

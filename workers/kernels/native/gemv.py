@@ -106,13 +106,13 @@ def _rows(sums_at_once: int, vectors: int) -> Callable[..., None]:
             whole = count - count % (vectors * 16)
             for j in range(0, whole, vectors * 16):
                 wide(left, lane, at + j * 4, step, K, to + j * 4)
-            for j in range(whole, count, 16):
-                value = narrow(left, lane, at + j * 4, step, K)
-                if count - j >= 16:
-                    vstore(to + j * 4, value)
-                else:
-                    vstore_part(to + j * 4, value, count - j)
-            return
+            for j in range(whole, count - 15, 16):
+                vstore(to + j * 4, narrow(left, lane, at + j * 4, step, K))
+            # Nothing behind the last column is read.
+            whole = count - count % 16
+            at += whole * 4
+            to += whole * 4
+            count -= whole
         for j in range(0, count, 16):
             vstore_part(to + j * 4, vset(np.float32(0)), min(16, count - j))
         for k in range(0, K - sums_at_once + 1, sums_at_once):
