@@ -50,8 +50,8 @@ class Course:
         self._fixed: Compute | None = start(part.body, fixed) if fixed else None
         for name in ("then_branch", "else_branch") if node.op_type == "If" else ("body",):
             graph = _attribute(node, name)
-            if graph is None:
-                raise InvalidGraph(f"node {self._label!r} ({node.op_type}): attribute {name} is missing")
+            if not hasattr(graph, "node"):
+                raise self._malformed(f"attribute {name} is missing, or no graph")
             ports = [each.name for each in graph.input]
             outputs = [each.name for each in graph.output]
             self._branches[name] = graph, start(part.body.branch(graph, ports), outputs)
@@ -83,6 +83,7 @@ class Course:
         goes_on = len(operands) < 2 or operands[1] is None or self._truth(operands[1])
         carried: list[NDArray[Any]] = list(operands[2:])
         graph = self._branches["body"][0]
+        self._require_outputs(graph, 1 + len(carried))
         collected: list[list[NDArray[Any]]] = [[] for _ in graph.output[1 + len(carried) :]]
         done = 0
         while goes_on and (most is None or done < most):
@@ -101,6 +102,7 @@ class Course:
     def _scan(self, known: Arrays, operands: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
         node, graph = self._node, self._branches["body"][0]
         states = len(operands) - int(_attribute(node, "num_scan_inputs"))
+        self._require_outputs(graph, max(states, 0))
         sequences, ports = operands[states:], graph.output[states:]
         axes = _attribute(node, "scan_input_axes") or [0] * len(sequences)
         backwards = _attribute(node, "scan_input_directions") or [0] * len(sequences)
@@ -132,6 +134,8 @@ class Course:
     def _pass(self, name: str, known: Arrays, given: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
         """Run a branch once, and return its results in order."""
         graph, compute = self._branches[name]
+        if len(graph.input) != len(given):
+            raise self._malformed(f"{name} has {len(graph.input)} inputs; expect {len(given)}")
         found = compute({**known, **dict(zip((each.name for each in graph.input), given, strict=True))})
         return [found[each.name] for each in graph.output]
 
@@ -153,9 +157,13 @@ class Course:
         return bool(self._single(array, "the condition"))
 
     def _single(self, array: NDArray[Any], what: str) -> int:
-        if array.size != 1:
-            raise self._malformed(f"{what} has {array.size} elements; expect 1")
+        if array.size != 1 or array.dtype.kind not in "biu":
+            raise self._malformed(f"{what} has {array.size} elements of {array.dtype}; expect 1 of bool or an integer")
         return int(array.reshape(()))
+
+    def _require_outputs(self, graph: Any, least: int) -> None:
+        if len(graph.output) < least:
+            raise self._malformed(f"body has {len(graph.output)} outputs; expect {least} at least")
 
     def _malformed(self, reason: str) -> InvalidGraph:
         return InvalidGraph(f"node {self._label!r} ({self._node.op_type}): {reason}")

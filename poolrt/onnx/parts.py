@@ -290,7 +290,7 @@ def _sequences(nodes: Sequence[Any], outer: Iterable[str]) -> set[str]:
     for node in nodes:
         if node.domain not in DOMAINS or not node.output:
             continue
-        if node.op_type in _MAKE_SEQUENCES or (node.op_type == "Identity" and node.input[0] in found):
+        if node.op_type in _MAKE_SEQUENCES or (node.op_type == "Identity" and found.intersection(node.input)):
             found.add(node.output[0])
         elif node.op_type == "If":
             for attribute in node.attribute:

@@ -7,13 +7,15 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+
 from poolrt.cachestore.constant_files import ConstantFiles
 from poolrt.settings import Settings
 from poolrt.spelling import describe_type, hint
 from poolrt.workers.desc.attributes import FPMATH_MODES
 
 from .binding import IOBinding
-from .errors import Fail, InvalidArgument
+from .errors import Fail, InvalidArgument, InvalidGraph
 from .feeds import check_feed, check_sizes
 from .logs import level_of
 from .options import GraphOptimizationLevel, RunOptions, SessionOptions
@@ -22,8 +24,9 @@ from .plans import LocalPlans, Plans, PoolPlans, count_threads
 from .profiling import Profile
 from .providers import check_providers, get_available_providers
 from .session_model import SessionModel
-from .signature import ModelMetadata, NodeArg, Port
+from .signature import ModelMetadata, NodeArg, Port, tensor_type
 from .stages import Stages
+from .strings import number_of_array
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -259,9 +262,14 @@ class InferenceSession:
 
 
 def _typed(array: NDArray[Any], port: Port) -> NDArray[Any]:
-    """Return an output in the type that the model declares: bfloat16 for the uint16 of its bits."""
+    """Return an output in the type that the model declares: bfloat16 for the uint16 of its bits. Raises InvalidGraph."""
     wanted = port.dtype if port.element_type else None
-    return array if wanted is None or array.dtype == wanted else array.view(wanted)
+    if wanted is None or array.dtype == wanted:
+        return array
+    if wanted.name == "bfloat16" and array.dtype == np.uint16:
+        return array.view(wanted)
+    found = tensor_type(number_of_array(array))
+    raise InvalidGraph(f"output {port.name}: nodes compute a {found}, and the model declares {port.type}")
 
 
 def _checked_options(options: SessionOptions | None) -> SessionOptions:

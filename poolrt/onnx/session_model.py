@@ -146,6 +146,10 @@ class SessionModel:
         if not self.outputs:
             raise InvalidGraph(f"{self._file.label}: it has no outputs")
         body = self.whole_part().body
+        results = [name for node in body.nodes for name in node.output if name]
+        if len({*results}) < len(results):
+            twice = next(name for name in results if results.count(name) > 1)
+            raise InvalidGraph(f"{self._file.label}: two nodes compute {twice!r}")
         for port in self.outputs:
             if not body.knows(port.name):
                 raise InvalidGraph(f"{self._file.label}: no node computes its output {port.name!r}")

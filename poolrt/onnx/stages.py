@@ -113,21 +113,35 @@ class Stages:
         return stage.part.inputs if isinstance(stage.part, Part) else tuple(arrays)
 
     def _run(self, stage: Stage, arrays: Arrays, into: Arrays) -> dict[str, NDArray[Any]]:
-        given = {name: arrays[name] for name in self._inputs(stage, arrays)}
+        names = self._inputs(stage, arrays)
+        self._require(names, arrays)
+        given = {name: arrays[name] for name in names}
         if isinstance(stage.part, Part):
             stage.part.body.types.update({name: number_of_array(array) for name, array in given.items()})
         self._settle(stage)
         if not stage.passed:
             return self._compute(stage, given, into)
         constants = stage.part.body.constants if isinstance(stage.part, Part) else {}
+        self._require(stage.passed, {**constants, **arrays})
         passed = {name: arrays[name] if name in arrays else constants[name] for name in stage.passed}
         left = {name: given[name] for name in self._inputs(stage, given)}
         return {**self._compute(stage, left, into), **passed}
+
+    def _require(self, names: Sequence[str], arrays: Mapping[str, Any]) -> None:
+        """Raise InvalidGraph if there is no tensor of a name."""
+        missing = [name for name in names if name not in arrays]
+        if missing:
+            raise InvalidGraph(f"{self._model.name}: no node computes {', '.join(map(repr, missing[:_MOST_SHOWN]))}")
 
     def _compute(self, stage: Stage, given: Arrays, into: Arrays) -> dict[str, NDArray[Any]]:
         if stage.after is None and not _computes(stage):
             return {}
         while stage.after is None:
+            strings = [name for name, array in given.items() if array.dtype.kind == "O"]
+            if strings:
+                raise InvalidGraph(
+                    f"{self._model.name}: by the types of the model, {strings[0]!r} has numbers, not strings"
+                )
             # A tensor without elements is no input of a plan, which is for its shape as for a value.
             values = {name: array for name, array in given.items() if name in stage.values or not array.size}
             inputs = {name: array for name, array in given.items() if name not in values}

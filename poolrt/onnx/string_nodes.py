@@ -62,6 +62,11 @@ class StringNodes:
         known = self._constants.with_others(arrays)
         for step in self._steps:
             known.update(step(known))
+        missing = [name for name in self._part.outputs if name not in known]
+        if missing:
+            raise InvalidGraph(
+                f"no node computes {missing[0]!r}: the node that has it as a result has none in this place"
+            )
         return {name: known[name] for name in self._part.outputs}
 
 
@@ -90,9 +95,21 @@ def _step(part: Part, node: Any, opset: int, start: Start) -> Callable[[Arrays],
     compute = make_operator(node, opset)
 
     def step(known: Arrays) -> Arrays:
-        return dict(zip(node.output, compute([known[name] for name in node.input if name]), strict=False))
+        operands = [_operand(known, name, node, name in part.body.strings) for name in node.input if name]
+        return dict(zip(node.output, compute(operands), strict=False))
 
     return step
+
+
+def _operand(known: Arrays, name: str, node: Any, is_strings: bool) -> NDArray[Any]:
+    """Return an operand of a node. Raises InvalidGraph if no node computed it, or not of the kind that the model says."""
+    if name not in known:
+        raise InvalidGraph(f"{label(node)}: no node computes {name!r}, which it reads")
+    array = known[name]
+    if (array.dtype == object) != is_strings:
+        what = "strings" if is_strings else "numbers"
+        raise InvalidGraph(f"{label(node)}: by the types of the model, {name!r} has {what}, and it has not")
+    return array
 
 
 class _Coded:
@@ -100,7 +117,7 @@ class _Coded:
 
     def __init__(self, part: Part, node: Any, opset: int, start: Start) -> None:
         body = part.body
-        self._label = label(node)
+        self._node = node
         self._strings = [name for name in dict.fromkeys(node.input) if name in body.strings]
         self._results = [name for name in node.output if name]
         self._decoded = [name for name in self._results if name in body.strings]
@@ -112,7 +129,8 @@ class _Coded:
 
     def run(self, known: Arrays) -> dict[str, NDArray[Any]]:
         """Return the results of the node by name."""
-        given = {name: known[name] for name in self._strings}
+        operands = {name: _operand(known, name, self._node, name in self._strings) for name in self._node.input if name}
+        given = {name: operands[name] for name in self._strings}
         if self._table is None:
             every = [np.array([""], object), *(array.reshape(-1) for array in given.values())]
             table = np.unique(np.concatenate(every))
@@ -160,6 +178,8 @@ def _check_operands(node: Any, body: Body, opset: int) -> None:
     needed = [*node.input][: schema.min_input]
     if len(needed) < schema.min_input or "" in needed or len(node.input) > schema.max_input:
         raise InvalidGraph(f"{label(node)}: it has {len(node.input)} inputs, or a needed one is missing")
+    if any(each.HasField("g") for each in node.attribute):
+        raise InvalidGraph(f"{label(node)}: it has a branch")
     kinds: dict[str, bool] = {}
     for place, name in enumerate(node.input):
         if not name:

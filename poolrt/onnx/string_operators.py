@@ -73,8 +73,8 @@ def _converted(node: Any, array: Array, wanted: int) -> Array:
     if wanted == STRING:
         return array if array.dtype == object else _each(_shown, [array])
     dtype = dtype_of_number(wanted)
-    if dtype is None:
-        raise InvalidGraph(f"{label(node)}: strings cannot become tensors of type {wanted}")
+    if dtype is None or array.dtype.kind != "O":
+        raise InvalidGraph(f"{label(node)}: a tensor of {array.dtype} cannot become one of type {wanted} here")
     parse: Callable[[str], Any] = _parse_decimal
     if dtype.kind in "iub":
         parse = _parse_whole

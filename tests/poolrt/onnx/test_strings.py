@@ -16,6 +16,7 @@ import poolrt
 import poolrt.onnx as ort
 from poolrt.onnx.strings import has_strings
 from poolrt.workers.primitives.provider import PrimitiveProvider
+from tests.drills import model_mutations
 from tests.poolrt.graph.onnx.node_tests import node_tests_of
 
 from .models import Array, rival, session
@@ -281,3 +282,58 @@ def test_strings_that_no_node_computes_are_passed_on(cache: PrimitiveProvider) -
     for chosen_one, wanted in ((True, "k"), (False, "v")):
         results = found.run(None, {"x": ["v"], "b": np.array(chosen_one)})
         assert [each.tolist() for each in results] == [[wanted], ["k"], ["v"], not chosen_one]
+
+
+def test_types_that_contradict_the_model_are_refused(cache: PrimitiveProvider) -> None:
+    whole, _ = KINDS["repeated"](np.random.default_rng())
+    (loop,) = whole.graph.node
+    body = loop.attribute[0].g
+
+    def broken(change: Any) -> Any:
+        made = onnx.ModelProto()
+        made.CopyFrom(whole)
+        change(made.graph, made.graph.node[0].attribute[0].g)
+        return made
+
+    cases: list[tuple[Any, str]] = [
+        (
+            lambda outer, inner: outer.output[0].type.tensor_type.__setattr__("elem_type", FLOAT),
+            "declares tensor.float",
+        ),
+        (lambda outer, inner: inner.node[2].attribute.append(loop.attribute[0]), r"\(Gather\): it has a branch"),
+        (lambda outer, inner: inner.input.pop(), "body has 2 inputs; expect 3"),
+        (lambda outer, inner: inner.output.pop(0), r"condition has \d elements of object; expect 1 of bool"),
+        (lambda outer, inner: [inner.output.pop() for _ in body.output], "body has 0 outputs; expect 2 at least"),
+        (lambda outer, inner: inner.output.add(name="nothing"), "no node computes 'nothing'"),
+        (lambda outer, inner: outer.node.append(node("Identity", ["last"], ["y"])), "two nodes compute 'y'"),
+        (lambda outer, inner: outer.node[0].attribute.pop(), "attribute body is missing, or no graph"),
+    ]
+    for change, text in cases:
+        with pytest.raises(poolrt.ModelError, match=text):
+            session(broken(change), cache).run(None, {"x": ["a"], "passes": np.array(2)})
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_mutated_models_of_strings_raise_the_documented_errors(
+    cache: PrimitiveProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    random = np.random.default_rng()
+    kinds = [make(random)[0].SerializeToString() for make in KINDS.values()]
+    monkeypatch.setattr(model_mutations, "seeds", lambda: kinds)
+    first, ran = int(random.integers(1 << 30)), 0
+    for number in range(first, first + 400):
+        try:
+            found = session(model_mutations.mutate(number), cache)
+            feed: dict[str, Any] = {}
+            for port in found._model.inputs:
+                dims = [size if isinstance(size, int) and size < 9 else 2 for size in (port.dims or ())][:6]
+                assert port.dtype is not None
+                feed[port.name] = np.full(dims, "ab" if port.type == "tensor(string)" else 1, port.dtype)
+            found.run(None, feed)
+            ran += 1
+        except poolrt.GraphError:
+            pass
+        except Exception as error:
+            raise AssertionError(f"mutation {number}") from error
+    assert ran > 0
