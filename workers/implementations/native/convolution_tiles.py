@@ -97,12 +97,13 @@ def tile_positions(isa: str, rows: int) -> int:
     return size if size == 1 else size + size % 2
 
 
-def product_tiles(isa: str, rows: int) -> tuple[tuple[int, ...], tuple[int, int, int]]:
+def product_tiles(isa: str, rows: int, most: int = 0) -> tuple[tuple[int, ...], tuple[int, int, int]]:
     """Return the heights of a kernel's tiles, and the rows of a product's first tiles, how many these are, and all tiles.
 
-    The others have one row less, and are as few as heights of one kernel allow.
+    The others have one row less, and are as few as heights of one kernel allow. Tiles have at most ``most`` rows, or as many as
+    fit in registers.
     """
-    for tiles in range(-(-rows // _POSITIONS[isa]), rows + 1):
+    for tiles in range(-(-rows // (most or _POSITIONS[isa])), rows + 1):
         less, extra = divmod(rows, tiles)
         for heights in _HEIGHTS[isa]:
             if less in heights and less + bool(extra) in heights:

@@ -13,6 +13,7 @@ from ..program import LaunchArgument, Program
 from .chain import chain_source
 from .convolution_chain import bounds
 from .convolution_tiles import output_blocks, product_tiles
+from .few_product import describe_few
 from .nest_builder import NestBuilder
 from .row_product import describe_row
 
@@ -37,6 +38,16 @@ _SLAB: Final = 8
 _GROUP: Final = 8
 #: Most bytes for the columns that all items of work pack; threads use only a part.
 _ROOM: Final = 64 << 20
+#: Most columns, and most rows, of a product whose results are sums over lanes; a sum takes as long as so many inputs. Deep enough
+#: are rows of so many.
+_FEW_COLUMNS: Final = 16
+_FEW_ROWS: Final = 16
+_REST: Final = 128
+_DEEP: Final = 64
+#: Most rows of a tile of rows that compete for the same lines of the first-level cache, which has 8 ways or more; with room for
+#: other lines, if there are several tiles.
+_WAYS: Final = 8
+_WAYS_OF_SEVERAL: Final = 6
 #: Bytes of a cache line.
 _LINE: Final = 64
 #: Rows at multiples of so many bytes compete for the same lines of the first-level cache.
@@ -48,18 +59,21 @@ class _Blocking(NamedTuple):
 
     ``strip`` are bytes of rows that are multiplied by all columns before the next rows. ``slice`` inputs are summed at once
     if rows with all of theirs are more; with more than ``slices``, slices are longer. With ``copies``, inputs of any rows and
-    columns are cut, packed columns too, and both factors are copied into packed form if they are read often.
+    columns are cut, packed columns too, and both factors are copied into packed form if they are read often. Rows that compete
+    for the cache are packed for more than ``vectors`` of columns. Tiles have at most ``rows`` if columns are not packed.
     """
 
     strip: int
     slice: int
     slices: int
     copies: bool
+    vectors: int
+    rows: int
 
 
 #: ISA level -> blocking. Processors with AVX-512 have second-level caches of 1 MiB or more, others mostly of 256 or 512 KiB.
-_BLOCKING: Final = {"x86-64-v4": _Blocking(512 << 10, 512, 16, False)}
-_SMALL_CACHES: Final = _Blocking(416 << 10, 768, 64, True)
+_BLOCKING: Final = {"x86-64-v4": _Blocking(512 << 10, 512, 16, False, 1 << 31, 6)}
+_SMALL_CACHES: Final = _Blocking(416 << 10, 768, 64, True, 8, 6)
 
 
 class Shape(NamedTuple):
@@ -125,12 +139,24 @@ def describe(shape: Shape, left: MemoryDesc, right: MemoryDesc, bias: bool, attr
         row = _describe_row(shape, left, right, bias, attr)
         if row is not None:
             return row
-    heights, (height, large, tiles) = product_tiles(isa, shape.rows)
+    if shape.columns == 1 and shape.depth and not bias:
+        column = _describe_column(shape, left, right, attr)
+        if column is not None:
+            return column
+    few = _describe_few(shape, left, right, bias, attr)
+    if few is not None:
+        return few
+    blocking = _BLOCKING.get(isa, _SMALL_CACHES)
     vectors = -(-shape.columns // 16)
+    in_place = _competes(left) and vectors <= blocking.vectors
+    ways = _WAYS if shape.rows <= _WAYS else _WAYS_OF_SEVERAL
+    limits = [
+        most for most, holds in ((ways, in_place), (blocking.rows, right.tag != packed_tag(right.ndims))) if holds
+    ]
+    heights, (height, large, tiles) = product_tiles(isa, shape.rows, min(limits, default=0))
     # A kernel of two vectors computes a lone one as well as a kernel of its own would.
     blocks = output_blocks(isa, heights[0], max(vectors, 2))
     low, bound = bounds(attr)
-    blocking = _BLOCKING.get(isa, _SMALL_CACHES)
     slices = _slices(shape, right, tiles, blocking) if low == -math.inf else [(0, shape.depth)]
     most = slices[0][1]
     # The table begins with zeros, both factors of a product over nothing.
@@ -142,7 +168,7 @@ def describe(shape: Shape, left: MemoryDesc, right: MemoryDesc, bias: bool, attr
     room = items * blocks * (most * 64 + 64)
     rows = columns = Matrices(("t", 0), [0] * len(shape.batch), 0, 0)
     if shape.depth:
-        rows = describe_left(build, shape, left, most, blocking.copies and parts >= _WORTH_PACKING)
+        rows = describe_left(build, shape, left, most, blocking.copies and parts >= _WORTH_PACKING, in_place)
         columns = _columns(build, shape, right, tiles, most, room, blocking.copies and blocks == 1)
     if columns.aligns:
         # The first vector of each row may have fewer columns.
@@ -214,17 +240,79 @@ def _describe_row(shape: Shape, left: MemoryDesc, right: MemoryDesc, bias: bool,
     return describe_row(shape.depth, shape.columns, order, pairs, (lane, block, step), bias, attr)
 
 
-def describe_left(build: NestBuilder, shape: Shape, left: MemoryDesc, most: int, copies: bool = False) -> Matrices:
+def _describe_column(shape: Shape, left: MemoryDesc, right: MemoryDesc, attr: PrimitiveAttr) -> Program | None:
+    """Return the program of products of one column, those of one row transposed; None if the left factor must be packed."""
+    strides, right_strides = ([4 * stride for stride in md.outer_strides()] for md in (left, right))
+    *_, row, lane = strides
+    step = right_strides[-2]
+    if right.layout.blocks:
+        return None
+    if row == 4:
+        order, step_of_left = "rows", lane
+    elif lane == 4 and step == 4:
+        order, step_of_left = "columns", row
+    else:
+        return None
+    pairs = [(offset(index, right_strides), offset(outer, strides)) for outer, index in shape.batch]
+    return describe_row(shape.depth, shape.rows, order, pairs, (step, 0, step_of_left), False, attr, swaps=True)
+
+
+def _describe_few(
+    shape: Shape, left: MemoryDesc, right: MemoryDesc, bias: bool, attr: PrimitiveAttr
+) -> Program | None:  # fmt: skip
+    """Return the program of a product with few rows or columns, if it takes less time than tiles; else None."""
+    if right.layout.blocks:
+        return None
+    strides, right_strides = ([4 * stride for stride in md.outer_strides()] for md in (left, right))
+    few_columns = shape.columns <= _FEW_COLUMNS and shape.columns * (shape.depth + _REST) < 16 * shape.depth
+    few_columns &= shape.rows > shape.columns and strides[-1] == 4
+    few_rows = shape.rows <= _FEW_ROWS and shape.depth >= _DEEP and right_strides[-2] == 4 < right_strides[-1]
+    if not (few_columns or few_rows):
+        return None
+    build = NestBuilder()
+    is_left = not few_columns
+    places: list[LaunchArgument] = [("m", (int(arg), 0)) for arg in (Arg.SRC, Arg.WEIGHTS)]
+    distances = [strides[-2], right_strides[-1]]
+    starts = [
+        [offset(pair[side], steps) for pair in shape.batch] for side, steps in enumerate((strides, right_strides))
+    ]
+    side, md = (0, left) if is_left else (1, right)
+    if (strides[-1] if is_left else right_strides[-2]) != 4:
+        # Inputs are put side by side.
+        order = "abcdefghijkl"[: md.ndims]
+        apart = md.with_tag(order if is_left else f"{order[:-2]}{order[-1]}{order[-2]}")
+        place = build.book(apart.nbytes)
+        build.move(md, apart, places[side], place)
+        places[side], distances[side] = place, shape.depth * 4
+        matrix = shape.depth * 4 * (shape.rows if is_left else shape.columns)
+        starts[side] = [flat_index(pair[side], md.dims[:-2]) * matrix for pair in shape.batch]
+    sizes = shape.rows, shape.depth, shape.columns
+    few = "rows" if is_left else "columns"
+    factors, pairs = (places[0], places[1]), list(zip(*starts, strict=True))
+    describe_few(build, sizes, factors, (distances[0], distances[1]), pairs, few, bias, attr)
+    return build.program()
+
+
+def _competes(left: MemoryDesc) -> bool:
+    """Return whether the rows of a left factor compete for the same lines of the first-level cache."""
+    row, lane = left.outer_strides()[-2:]
+    return lane == 1 and 4 * row % _ALIASING == 0
+
+
+def describe_left(
+    build: NestBuilder, shape: Shape, left: MemoryDesc, most: int, copies: bool = False, in_place: bool = False
+) -> Matrices:
     """Return the left factor: where it is, or room for ``most`` inputs of each row.
 
-    It is packed if rows compete for the cache, and with ``copies`` if the inputs of a row are not adjacent or in slices.
+    It is packed if rows compete for the cache, unless they are read ``in_place``, and with ``copies`` if the inputs of a row are
+    not adjacent or in slices.
     """
     src: LaunchArgument = ("m", (int(Arg.SRC), 0))
     strides = [4 * stride for stride in left.outer_strides()]
     *_, row, lane = strides
     is_packed = copies and (lane != 4 or shape.depth > most)
-    if lane == 4:
-        is_packed |= row % _ALIASING == 0
+    if _competes(left):
+        is_packed = not in_place
     if shape.rows == 1 or not is_packed:
         return Matrices(src, [offset(index, strides) for index, _ in shape.batch], row, lane)
     outer = left.dims[:-2]

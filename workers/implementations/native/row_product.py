@@ -20,12 +20,12 @@ _FEW: Final = 128
 
 def describe_row(
     depth: int, columns: int, order: str, offsets: Sequence[tuple[int, int]], distances: tuple[int, int, int],
-    bias: bool, attr: PrimitiveAttr,
+    bias: bool, attr: PrimitiveAttr, swaps: bool = False,
 ) -> Program:  # fmt: skip
     """Return the program of products of rows (1, K) by matrices (K, N) into adjacent rows of dst.
 
     ``offsets`` are those of left and right of each product; they, the ``order`` and ``distances`` (lane, block, step, in
-    bytes) are the kernel's.
+    bytes) are the kernel's. ``swaps`` if the rows are columns of weights, and the matrices are src.
     """
     build = NestBuilder()
     table = build.table([value for number, pair in enumerate(offsets) for value in (*pair, number * columns * 4)])
@@ -38,8 +38,11 @@ def describe_row(
         # An even number of parts, which two threads share evenly.
         part = -(-columns // (2 * -(-columns // (2 * _PART))) // 16) * 16
     low, bound = bounds(attr)
+    factors: tuple[LaunchArgument, ...] = (("m", (int(Arg.SRC), 0)), ("m", (int(Arg.WEIGHTS), 0)))
+    if swaps:
+        factors = factors[::-1]
     args: tuple[LaunchArgument, ...] = (
-        ("m", (int(Arg.SRC), 0)), ("m", (int(Arg.WEIGHTS), 0)), ("m", (int(Arg.BIAS), 0)) if bias else ("i", 0), sums, dst,
+        *factors, ("m", (int(Arg.BIAS), 0)) if bias else ("i", 0), sums, dst,
         residual, ("t", table), *(("i", value) for value in (depth, columns, part, *distances)), ("f", low), ("f", bound),
     )  # fmt: skip
     build.launch(KernelSpec.of("gemv", order=order), args, len(offsets) * -(-columns // part))

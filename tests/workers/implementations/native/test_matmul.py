@@ -69,11 +69,12 @@ def test_constant_weights_are_packed_by_a_reorder_and_not_at_every_run() -> None
     assert {spec.generator for spec in pd.program().kernels} - {"gemm_pack"} == {"gemm"}
 
 
-def test_rows_are_packed_only_if_they_compete_for_the_cache_or_are_cut() -> None:
-    in_slices = cpu_target().isa != "x86-64-v4"
-    for depth, is_packed in ((1024, True), (760, False), (700, False), (1000, in_slices), (1040, in_slices)):
+def test_rows_are_packed_only_if_they_are_cut(isa: str) -> None:
+    for depth in (1024, 760, 700, 1000, 1040):
         op = Matmul(MemoryDesc((64, depth), "f32"), MemoryDesc((depth, 64), "f32"), None, MemoryDesc((64, 64), "f32"))
-        program = primitive_desc(op, PrimitiveAttr(), cpu_target()).program()
+        program = primitive_desc(op, PrimitiveAttr(), target_of(isa)).program()
+        # Rows of 4 KiB compete for the cache, and are read in place by tiles with few enough of them.
+        is_packed = isa != "x86-64-v4" and depth in (1000, 1040)
         assert ("gemm_pack" in {spec.generator for spec in program.kernels}) == is_packed
 
 
@@ -144,17 +145,65 @@ def test_several_right_factors_that_many_tiles_read_are_packed_for_all_items(
     native.check(Case(f"3 times {rows}x{depth}x{columns} {tag}", pd.op, args, PrimitiveAttr()), isa)
 
 
-@pytest.mark.parametrize("columns", [50, 3])
-def test_rows_at_distances_that_compete_for_the_cache_are_packed(native: NativeRunner, columns: int, isa: str) -> None:
+@pytest.mark.parametrize("columns", [200, 50, 17])
+def test_rows_that_compete_for_the_cache_are_packed_for_many_columns_and_small_caches(
+    native: NativeRunner, columns: int, isa: str
+) -> None:
     generator = np.random.default_rng()
-    rows, depth = int(generator.integers(3, 60)), int(generator.integers(1, 1024))
+    rows, depth = int(generator.integers(17, 60)), int(generator.integers(1, 1024))
     dst = plain(2, rows, columns)
     src = MemoryDesc((2, rows, depth), "f32", strides=(rows * 1024, 1024, 1))
     op = Matmul(src, plain(2, depth, columns), None, dst)
     args = {int(arg): integers(md.dims, int(arg)) for arg, md in op.memories().items() if arg != Arg.DST}
     pd = primitive_desc(op, PrimitiveAttr(), target_of(isa))
-    assert "gemm_pack" in {spec.generator for spec in pd.program().kernels}
+    is_packed = columns == 200 and isa != "x86-64-v4"
+    assert ("gemm_pack" in {spec.generator for spec in pd.program().kernels}) == is_packed
     native.check(Case(f"{rows}x{depth}x{columns}", pd.op, args, PrimitiveAttr()), isa)
+
+
+def with_post_ops(native: NativeRunner, op: Matmul, isa: str, generators: set[str]) -> None:
+    """Check a product with and without a bound and an addition; its kernels come from these generators."""
+    args = {int(arg): integers(md.dims, int(arg)) for arg, md in op.memories().items() if arg != Arg.DST}
+    for steps in ((), (RELU, residual(op.dst)), (residual(op.dst), RELU)):
+        attr = PrimitiveAttr(steps)
+        pd = primitive_desc(op, attr, target_of(isa))
+        found = {spec.generator for spec in pd.program().kernels}
+        assert found == generators, (str(op), found)
+        native.check(Case(f"{op} {steps}", pd.op, {**args, **post_op_args(steps)}, attr), isa)
+
+
+def test_few_columns_and_few_rows_are_summed_over_lanes(native: NativeRunner, isa: str) -> None:
+    generator = np.random.default_rng()
+
+    def between(least: int, most: int) -> int:
+        return int(generator.integers(least, most))
+
+    for _ in range(4):
+        outer, depth, few, many = between(1, 4), between(64, 150), between(2, 5), between(30, 80)
+        bias = generator.integers(2) == 1
+        # Few columns, whose inputs are put side by side unless they are.
+        for tag, more in (("", {"reorder"}), ("acb", set[str]())):
+            weights = plain(1, depth, few).with_tag(tag)
+            op = Matmul(plain(outer, many, depth), weights, plain(1, 1, few) if bias else None, plain(outer, many, few))
+            with_post_ops(native, op, isa, {"gemm_few", *more})
+        # Few rows by columns whose inputs are adjacent, as far as they go.
+        few, weights = between(2, 17), plain(outer, depth, many).with_tag("acb")
+        for src, more in (
+            (plain(1, few, depth), set[str]()),
+            (with_gaps(plain(1, few, depth), 1, few + 1), {"reorder"}),
+            (with_gaps(plain(1, few, depth), depth + 3, 1), set[str]()),
+        ):
+            op = Matmul(src, weights, plain(1, 1, many) if bias else None, plain(outer, few, many))
+            with_post_ops(native, op, isa, {"gemm_few", *more})
+
+
+def test_one_column_is_multiplied_as_one_row_is(native: NativeRunner, isa: str) -> None:
+    generator = np.random.default_rng()
+    for _ in range(3):
+        outer, depth, rows = (int(generator.integers(*limits)) for limits in ((1, 4), (3, 150), (2, 150)))
+        src = plain(outer, rows, depth)
+        for given in (src, with_gaps(src, 1, rows + 1), with_gaps(src, depth + 3, 1)):
+            with_post_ops(native, Matmul(given, plain(1, depth, 1), None, plain(outer, rows, 1)), isa, {"gemv"})
 
 
 def test_one_row_by_near_rows_and_by_distant_ones_gives_the_same(native: NativeRunner, isa: str) -> None:

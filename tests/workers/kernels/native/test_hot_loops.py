@@ -23,6 +23,11 @@ def matmul(rows: int, left: str, right: str, result: str) -> OpDesc:
     return Matmul(MemoryDesc((rows, 256), left), weights, None, MemoryDesc((rows, 512), result))
 
 
+def product(rows: int, depth: int, columns: int, tag: str = "") -> OpDesc:
+    weights = MemoryDesc((depth, columns), "f32", tag)
+    return Matmul(MemoryDesc((rows, depth), "f32"), weights, None, MemoryDesc((rows, columns), "f32"))
+
+
 def convolution(groups: int) -> OpDesc:
     src, dst = MemoryDesc((1, 64, 28, 28), "u8", "any"), MemoryDesc((1, 64, 28, 28), "s32", "any")
     weights = MemoryDesc((64, 64 // groups, 3, 3), "s8", "any")
@@ -50,6 +55,9 @@ def matmul_nbits(rows: int) -> OpDesc:
             (matmul(1, "u8", "s8", "s32"), "avx512_vnni", "native:packed_vnni", "one row"),
             (matmul(64, "u8", "s8", "s32"), "", "native:packed_pairs", "matmul"),
             (matmul(64, "bf16", "bf16", "f32"), "avx512_bf16", "native:packed_bf16", "quick"),
+            (product(64, 256, 512), "", "native:tiles", "matmul"),
+            (product(64, 256, 3), "", "native:tiles", "few columns"),
+            (product(4, 256, 64, "ba"), "", "native:tiles", "few rows"),
             (convolution(1), "avx512_vnni", "native:integer_vnni", "convolution"),
             (convolution(1), "", "native:integer_pairs", "convolution"),
             (convolution(64), "", "native:depthwise_integer", "convolution"),
