@@ -13,6 +13,10 @@ from poolrt.workers.desc import MemoryDesc, OpDesc
 
 #: Data types that fast implementations convert to f32.
 _NARROW: Final = ("f16", "bf16")
+#: Row-major convolutions of one channel a group have vectors of 16 columns, blocked ones of 16 channels: below so many columns
+#: of the result these are faster, reorders included, and below so many channels they are not.
+_COLUMNS: Final = 12
+_CHANNELS: Final = 16
 _Policy: TypeAlias = "Callable[[Any, Sequence[MemoryDesc], Sequence[bool]], Iterator[OpDesc]]"
 
 
@@ -27,6 +31,16 @@ def _windows(op: Any, operands: Sequence[MemoryDesc], constant: Sequence[bool]) 
         # of 1, though products read 16 bits: convolutions that follow one another then share a layout.
         yield replace(op, src=_any(op.src), weights=_in_float32(op.weights), dst=_any(op.dst))
     yield replace(op, src=_any(op.src), weights=_any(op.weights), dst=_any(op.dst))
+
+
+def _convolution(op: Any, operands: Sequence[MemoryDesc], constant: Sequence[bool]) -> Iterator[OpDesc]:
+    channels = op.src.dims[1]
+    is_native = op.is_forward and op.src.dtype == "f32" and op.src.ndims in (3, 4) and operands[0].is_plain
+    fits = op.dst.dims[-1] >= _COLUMNS or channels < _CHANNELS
+    if is_native and fits and op.groups == channels == op.dst.dims[1] > 1:
+        # One channel a group: reorders into blocks of channels and back would take longer than the sums.
+        yield replace(op, weights=_any(op.weights))
+    yield from _windows(op, operands, constant)
 
 
 def _matmul(op: Any, operands: Sequence[MemoryDesc], constant: Sequence[bool]) -> Iterator[OpDesc]:
@@ -154,7 +168,7 @@ def _in_float32(weights: MemoryDesc) -> MemoryDesc:
 
 
 _POLICIES: Final[dict[str, _Policy]] = {
-    "convolution": _windows,
+    "convolution": _convolution,
     "deconvolution": _windows,
     "inner_product": _product,
     "matmul": _matmul,

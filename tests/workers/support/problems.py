@@ -73,16 +73,15 @@ def problems(cell: Cell) -> list[OpDesc]:
     """Return the descriptors that stand for a cell: each shape in a layout, each layout with a shape.
 
     Implementations made for speed are made for f32, and for layouts that they choose: there each shape is also left open
-    and in blocks. So are convolution and pooling of bytes, without blocks.
+    and in blocks, those of convolutions row-major, too. So are convolution and pooling of bytes, without blocks.
     """
     shapes = MAKERS[cell.kind][1](cell.prop, cell.dtype)
     layouts = [layout for layout in LAYOUTS if layout != "any" or cell.kind != "reorder"]
     count = max(len(shapes), len(layouts))
     pairs = [(number % len(shapes), layouts[number % len(layouts)]) for number in range(count)]
     if cell.dtype == "f32":
-        pairs += [
-            (number, layout) for number in range(len(shapes)) for layout in layouts if layout in ("any", "blocked")
-        ]
+        made_for = ("any", "blocked", "plain") if cell.kind == "convolution" else ("any", "blocked")
+        pairs += [(number, layout) for number in range(len(shapes)) for layout in layouts if layout in made_for]
     elif cell.kind in ("convolution", "pooling") and cell.dtype in ("u8", "s8"):
         pairs += [(number, "any") for number in range(len(shapes))]
     return [laid_out(shapes[number], layout) for number, layout in dict.fromkeys(pairs)]

@@ -11,9 +11,11 @@ from .convolution_gathered import NativeGatheredConvolution
 from .convolution_grouped import NativeGroupedConvolution
 from .convolution_integer import NativeIntegerConvolution
 from .convolution_integer_depthwise import NativeIntegerDepthwise
+from .convolution_planes import NativePlanesConvolution
 
 IMPLEMENTATIONS = (
     NativeFewChannelsConvolution(),
+    NativePlanesConvolution(),
     NativeDepthwiseConvolution(),
     NativeBlockedConvolution(),
     NativeGroupedConvolution(),

@@ -1,0 +1,101 @@
+"""Convolution of one channel a group on row-major planes: windows of any size, in bands and in pieces of rows."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from poolrt import Graph
+from poolrt.graph.lower import lower
+from poolrt.workers.desc import Arg, Convolution, MemoryDesc, PostOp, PrimitiveAttr, post_op_src
+from poolrt.workers.implementations.primitive_desc import primitive_desc
+from poolrt.workers.kernels.native.compiler.codegen import compile_kernel
+from poolrt.workers.kernels.spec import KernelSpec
+from poolrt.workers.plans.execution_plan import Step
+from tests.workers.cases import Case
+from tests.workers.levels import target_of
+from tests.workers.native_runner import NativeRunner
+
+#: Source and window in two dimensions, strides, dilations (0 is dense), padding before and behind.
+PROBLEMS = [
+    pytest.param((2, 3, 5, 17), (3, 3), (1, 1), (0, 0), (1, 1), (1, 1), id="a row of 16 and one more"),
+    pytest.param((1, 2, 9, 7), (3, 3), (1, 1), (0, 0), (1, 1), (1, 1), id="rows shorter than a vector"),
+    pytest.param((1, 2, 6, 1), (3, 1), (1, 1), (0, 0), (1, 0), (1, 0), id="one column"),
+    pytest.param((1, 2, 1, 300), (1, 5), (1, 1), (0, 3), (0, 6), (0, 6), id="one row, dilated"),
+    pytest.param((1, 2, 21, 33), (3, 3), (2, 2), (0, 0), (0, 1), (1, 0), id="every second place"),
+    pytest.param((1, 3, 14, 14), (5, 5), (2, 2), (0, 0), (2, 2), (2, 2), id="five by five, every second place"),
+    pytest.param((1, 2, 20, 41), (3, 2), (3, 3), (0, 1), (1, 2), (2, 1), id="every third place"),
+    pytest.param((1, 2, 90, 40), (7, 7), (1, 1), (0, 0), (3, 3), (3, 3), id="several bands"),
+    pytest.param((1, 2, 12, 600), (3, 3), (1, 1), (1, 1), (2, 2), (2, 2), id="pieces of rows"),
+    pytest.param((1, 2, 30, 23), (9, 9), (1, 1), (0, 0), (4, 4), (4, 4), id="a window with loops"),
+    pytest.param((1, 2, 50, 300), (11, 3), (1, 2), (4, 9), (0, 9), (3, 9), id="a copy that is not on the stack"),
+]
+
+
+@pytest.mark.parametrize("chain", ["", "relu", "add relu"])
+@pytest.mark.parametrize(("dims", "window", "strides", "dilations", "before", "behind"), PROBLEMS)
+def test_planes_are_convolved_by_definition(
+    dims: tuple[int, ...], window: tuple[int, int], strides: tuple[int, int], dilations: tuple[int, int],
+    before: tuple[int, int], behind: tuple[int, int], chain: str, isa: str, native: NativeRunner,
+) -> None:  # fmt: skip
+    rng = np.random.default_rng()
+    channels = dims[1]
+    sizes = [
+        (size + first + last - ((taps - 1) * (gap + 1) + 1)) // stride + 1
+        for size, taps, stride, gap, first, last in zip(
+            dims[2:], window, strides, dilations, before, behind, strict=True
+        )
+    ]
+    dst = MemoryDesc((*dims[:2], *sizes), "f32")
+    weights, bias = MemoryDesc((channels, 1, *window), "f32"), MemoryDesc((channels,), "f32")
+    op = Convolution(
+        MemoryDesc(dims, "f32"), weights, bias if chain else None, dst, strides, dilations, before, behind, channels
+    )
+    known = {"add": PostOp("binary", "add", src1=dst), "relu": PostOp("eltwise", "relu")}
+    steps = tuple(known[name] for name in chain.split())
+    # Whole numbers, whose sums are exact.
+    args: dict[int, np.ndarray[tuple[int, ...], np.dtype[np.float32]]] = {
+        Arg.SRC: rng.integers(-8, 9, dims).astype(np.float32),
+        Arg.WEIGHTS: rng.integers(-8, 9, weights.dims).astype(np.float32),
+    }
+    if chain:
+        args[Arg.BIAS] = rng.integers(-8, 9, channels).astype(np.float32)
+    if "add" in chain:
+        args[post_op_src(0)] = rng.integers(-99, 100, dst.dims).astype(np.float32)
+    case = Case("planes", op, args, PrimitiveAttr(steps), rtol=0.0)
+    assert primitive_desc(op, case.attr, target_of(isa)).impl_name() == "native:planes"
+    native.check(case, isa)
+
+
+@pytest.mark.skipif(shutil.which("objdump") is None, reason="needs objdump")
+@pytest.mark.parametrize("window", [(3, 3), (5, 5), (7, 7), (0, 0)])
+def test_no_vector_of_a_tile_lives_on_the_stack(window: tuple[int, int], tmp_path: Path) -> None:
+    spec = KernelSpec.of("conv_planes", kernel=window, stride=(1, 1), dilation=(1, 1), on_stack=True)
+    (tmp_path / "k.o").write_bytes(compile_kernel(spec, "x86-64-v4"))
+    command = ["objdump", "-d", "--no-show-raw-insn", str(tmp_path / "k.o")]
+    listing = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert "vfmadd" in listing
+    assert not [line for line in listing.splitlines() if "zmm" in line and "(%rsp)" in line]
+
+
+def planned(width: int, channels: int, before: bool) -> list[str]:
+    """Return the implementations of a convolution of one channel a group, on an input or behind another convolution."""
+    graph = Graph("g")
+    value = graph.input("x", (1, channels, 14, width), "float32")
+    if before:
+        value = graph.convolution(value, graph.constant(np.ones((channels, channels, 1, 1), np.float32)))
+    weights = graph.constant(np.ones((channels, 1, 3, 3), np.float32))
+    graph.output("y", graph.convolution(value, weights, padding=1, groups=channels))
+    lowered = lower(graph.to_ir(), {"cpu": target_of("x86-64-v3")})
+    return [lowered.primitives[step.primitive].impl_name() for step in lowered.plan.steps if isinstance(step, Step)]
+
+
+def test_row_major_planes_are_convolved_where_they_are_unless_their_rows_are_short() -> None:
+    assert planned(14, 64, False) == ["native:planes"]
+    assert planned(7, 3, False) == ["native:planes"]
+    assert planned(7, 64, False) == ["native:nest", "native:depthwise", "native:nest"]
+    assert planned(14, 64, True)[-2:] == ["native:depthwise", "native:nest"]

@@ -1,0 +1,84 @@
+"""Depthwise convolution of row-major planes, which need no reorder into blocks of channels and back."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from ...desc import Arg, Convolution, PrimitiveAttr
+from ...engines.target import Target
+from ...kernels.spec import KernelSpec
+from ..program import Launch, LaunchArgument, Program
+from .blocks import refuse
+from .chain import chain_source
+from .convolution_blocked import chosen, ints, refuse_operands
+from .convolution_chain import bounds, refuse_bounded
+from .convolution_window import Window
+
+#: Bytes of the source's copy that stay in the first-level cache beside what is read and written.
+_COPY = 16 << 10
+#: Bytes of a copy that kernels have on their stack.
+_ON_STACK = 32 << 10
+#: Columns of an item: so many rows of the copy stay in the first-level cache.
+_PIECE = 256
+#: Rows of a tile, of which a band has whole ones.
+_ROWS = 4
+#: Weights of windows whose taps are written out.
+_WRITTEN_OUT = 49
+
+
+class NativePlanesConvolution:
+    """1 or 2 spatial dimensions, one input and one output channel a group; src, weights and dst are row-major."""
+
+    name = "native:planes"
+    engine_kind = "cpu"
+    general = False
+
+    def reject(self, op: Convolution, attr: PrimitiveAttr, target: Target) -> str | None:
+        if op.src.ndims not in (3, 4) or not op.groups == op.src.dims[1] == op.dst.dims[1] > 1:
+            return "not one input and one output channel a group in 1 or 2 spatial dimensions"
+        # Left open, layouts are blocks of channels, as the layers around it have them.
+        for md in (op.src, op.dst):
+            if not md.is_plain:
+                return f"layout {md.tag}; only row-major is supported"
+        op = self.complete(op, attr, target)
+        if not op.weights.is_plain:
+            return f"weights layout {op.weights.tag}; only row-major is supported"
+        return refuse(op.src, op.dst) or refuse_operands(op) or refuse_bounded(attr, op.dst)
+
+    def complete(self, op: Convolution, attr: PrimitiveAttr, target: Target) -> Convolution:
+        return dataclasses.replace(op, weights=chosen(op.weights, ""), bias=op.bias and chosen(op.bias, ""))
+
+    def program(self, op: Convolution, attr: PrimitiveAttr, target: Target) -> Program:
+        if op.dst.elements == 0:
+            return Program((), ())
+        window = Window.of(op)
+        (height, width), (down, right) = window.out, window.stride
+        pieces = -(-width // _PIECE)
+        piece = -(-width // (16 * pieces)) * 16
+        pieces = -(-width // piece)
+        phase = 4 * (piece + -(-(window.reach[1] // right) // 16) * 16)
+        row = right * phase
+        most = (_COPY // row - window.reach[0] - 1) // down + 1
+        most = max(_ROWS, most // _ROWS * _ROWS)
+        bands = -(-height // most)
+        band = -(-height // (_ROWS * bands)) * _ROWS
+        bands = -(-height // band)
+        room = ((min(band, height) - 1) * down + window.reach[0] + 1) * row
+        low, bound = bounds(attr)
+        bias: LaunchArgument = ("m", (int(Arg.BIAS), 0)) if op.bias else ("i", 0)
+        sizes = (
+            room, op.dst.dims[1], window.height, window.width, height, width, bands, band, pieces, piece, *window.kernel,
+            *window.pad, phase,
+        )  # fmt: skip
+        args = (
+            ("m", (int(Arg.SRC), 0)), ("m", (int(Arg.WEIGHTS), 0)), bias, ("m", (int(Arg.DST), 0)), chain_source(attr),
+            ("s", 0), *ints(sizes), ("f", low), ("f", bound),
+        )  # fmt: skip
+        items = op.dst.dims[0] * op.dst.dims[1] * bands * pieces
+        is_small = window.kernel[0] * window.kernel[1] <= _WRITTEN_OUT
+        on_stack = room <= _ON_STACK
+        kernel = KernelSpec.of(
+            "conv_planes", kernel=window.kernel if is_small else (0, 0), stride=window.stride,
+            dilation=window.dilation, on_stack=on_stack,
+        )  # fmt: skip
+        return Program((kernel,), (Launch(0, args, items),), scratchpad=0 if on_stack else items * room)

@@ -1,0 +1,260 @@
+"""Depthwise convolution of row-major planes: 16 neighbouring outputs of a row a vector.
+
+A work item is a band of rows of one plane, all columns or a piece of them. Its part of the source is copied into scratch memory
+with zeros in place of the padding, columns that are a stride apart side by side (*phases*). So every tap of a vector of outputs
+is 16 neighbouring floats, and no load needs a mask. A tile is a vector of each of some rows: they share loads and weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import llvmlite.ir as ir
+import numpy as np
+
+from .compiler import types
+from .compiler.language import inlined, intrinsic
+from .inside import load_apart
+from .stack_room import stack_room
+from .vec import (
+    F32,
+    I32,
+    I64,
+    VF,
+    Builder,
+    Value,
+    call,
+    constant,
+    fma,
+    lanes_below,
+    load,
+    maximum,
+    pointer,
+    splat,
+    store,
+    vbroadcast,
+    vector,
+    veven,
+    vfma,
+    vload,
+    vload_inside,
+    vodd,
+    vset,
+    vstore,
+)  # fmt: skip
+
+#: Bytes of a copy that is on the stack.
+ROOM: Final = 32 << 10
+#: Rows of a tile whose taps are not written out.
+_ROWS: Final = 4
+
+
+def make(
+    isa: str, kernel: tuple[int, int], stride: tuple[int, int], dilation: tuple[int, int], on_stack: bool
+) -> tuple[Callable[..., None], Any]:
+    """Return the kernel for a window, whose taps are written out, or for any window: ``kernel`` is (0, 0).
+
+    A ``dilation`` of 1 is dense. The copy of an item has at most `ROOM` bytes if it is ``on_stack``.
+
+    Arguments: addresses of src, weights (row-major), bias (0: none), dst, residual (0: none) and scratch memory; its bytes for
+    one item; channels; height and width of src and dst; bands of a plane and rows of one; pieces of a row and columns of one;
+    height and width of the window; padding above and at the left; bytes of a phase; the lower bounds before and after the
+    residual is added.
+    """
+    (down, right), (reach_y, reach_x) = stride, dilation
+    written_out = kernel[0] > 0
+    few = rows_of_tile(isa, kernel[0])
+    tile = _make_tile(few, kernel, stride, dilation)
+    one = _make_tile(1, kernel, stride, dilation)
+    see_apart = load_apart("f32")
+    room_on_stack = stack_room(ROOM)
+
+    @inlined
+    def copy_row(line: int, first: int, width: int, to: int, phase: int, count: int) -> None:
+        """Copy ``count`` columns of each phase of a row from column ``first`` on, zeros outside of the row."""
+        nothing = vset(np.float32(0.0))
+        for column in range(0, count, 16):
+            at, place = first + right * column, to + 4 * column
+            if right == 1:
+                if at >= 0 and at + 16 <= width:
+                    vstore(place, vload(line + 4 * at))
+                else:
+                    vstore(place, vload_inside(line, at, width, nothing))
+            elif right == 2:
+                low, high = nothing, nothing
+                if at >= 0 and at + 32 <= width:
+                    low, high = vload(line + 4 * at), vload(line + 4 * at + 64)
+                else:
+                    low = vload_inside(line, at, width, nothing)
+                    high = vload_inside(line, at + 16, width, nothing)
+                vstore(place, veven(low, high))
+                vstore(place + phase, vodd(low, high))
+            else:
+                for number in range(right):
+                    vstore(place + number * phase, see_apart(line, at + number, right, width, nothing))
+
+    def depthwise(
+        begin: int, end: int, src: int, weights: int, bias: int, dst: int, residual: int, scratch: int, room: int,
+        channels: int, height: int, width: int, out_height: int, out_width: int, bands: int, band: int, pieces: int,
+        piece: int, window_h: int, window_w: int, top: int, left: int, phase: int, low: float, bound: float,
+    ) -> None:  # fmt: skip
+        lower, upper = np.float32(low), np.float32(bound)
+        # Each range of items has its own memory, which stays in the cache.
+        copy = room_on_stack() if on_stack else scratch + begin * room
+        row = right * phase
+        line = 4 * out_width
+        for item in range(begin, end):
+            rest = item // pieces
+            plane = rest // bands
+            first_row = (rest - plane * bands) * band
+            first_column = (item - rest * pieces) * piece
+            rows = min(band, out_height - first_row)
+            columns = min(piece, out_width - first_column)
+            y, x = first_row * down - top, first_column * right - left
+            source = src + 4 * plane * height * width
+            seen = columns + (window_w - 1) * reach_x // right
+            for number in range((rows - 1) * down + (window_h - 1) * reach_y + 1):
+                inside = width if 0 <= y + number < height else 0
+                copy_row(source + 4 * (y + number) * inside, x, inside, copy + number * row, phase, seen)
+            channel = plane % channels
+            start = vset(np.float32(0.0))
+            if bias != 0:
+                start = vbroadcast(bias + 4 * channel)
+            taps = weights + 4 * channel * window_h * window_w
+            first = 4 * ((plane * out_height + first_row) * out_width + first_column)
+            # Up to here 16 outputs may be stored where the row has fewer left: what is behind them is stored later.
+            last = 0
+            if pieces == 1 and residual == 0:
+                last = dst + first + rows * line - 64
+            done = 0
+            while done < rows:
+                column = (columns - 1) & -16
+                count = columns - column
+                if done + few > rows and rows >= few and residual == 0:
+                    # Some rows twice take less time than a tile for each of the others.
+                    done = rows - few
+                turns = few if done + few <= rows else 1
+                while column >= 0:
+                    at = copy + done * down * row + 4 * column
+                    to = first + done * line + 4 * column
+                    other = residual + to if residual != 0 else 0
+                    if written_out:
+                        if turns == few:
+                            tile(at, row, phase, taps, start, dst + to, line, other, count, last, lower, upper)
+                        else:
+                            one(at, row, phase, taps, start, dst + to, line, other, count, last, lower, upper)
+                    else:
+                        step, below = reach_y * row, down * row if turns == few else 0
+                        sum0, sum1, sum2, sum3 = start, start, start, start
+                        tap = taps
+                        for tap_y in range(window_h):
+                            for tap_x in range(window_w):
+                                place = (
+                                    at + tap_y * step + tap_x * reach_x // right * 4 + tap_x * reach_x % right * phase
+                                )
+                                factor = vbroadcast(tap)
+                                tap += 4
+                                sum0 = vfma(vload(place), factor, sum0)
+                                sum1 = vfma(vload(place + below), factor, sum1)
+                                sum2 = vfma(vload(place + 2 * below), factor, sum2)
+                                sum3 = vfma(vload(place + 3 * below), factor, sum3)
+                        finish(sum0, dst + to, other, count, last, lower, upper)
+                        if turns == few:
+                            step = line if other != 0 else 0
+                            finish(sum1, dst + to + line, other + step, count, last, lower, upper)
+                            finish(sum2, dst + to + 2 * line, other + 2 * step, count, last, lower, upper)
+                            finish(sum3, dst + to + 3 * line, other + 3 * step, count, last, lower, upper)
+                    column -= 16
+                    count = 16
+                done += turns
+
+    return depthwise, types.void(*[types.int64] * 23, types.float64, types.float64)
+
+
+def rows_of_tile(isa: str, height: int) -> int:
+    """Return the rows of a tile: as many as registers hold the sums of, beside the weights of a column of the window."""
+    if height == 0 or isa == "x86-64-v4":
+        return _ROWS
+    return max(1, min(_ROWS, (14 - height) // 2 if isa == "x86-64-v3" else (14 - height) // 4))
+
+
+def _make_tile(rows: int, kernel: tuple[int, int], stride: tuple[int, int], dilation: tuple[int, int]) -> Any:
+    """Return the intrinsic that computes a vector of outputs in each of some rows."""
+
+    @intrinsic
+    def tile(
+        _: Any, at: Any, row: Any, phase: Any, taps: Any, start: Any, to: Any, line: Any, other: Any, count: Any, last: Any,
+        low: Any, bound: Any,
+    ) -> Any:  # fmt: skip
+        def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
+            sums = _emit_sums(b, rows, kernel, stride, dilation, a[:5])
+            _emit_finish(b, sums, *a[5:])
+            return context.get_dummy_value()
+
+        numbers = [types.int64] * 5
+        return types.void(*numbers[:4], vector, *numbers, types.float32, types.float32), emit
+
+    return tile
+
+
+def _emit_sums(
+    b: Builder, rows: int, kernel: tuple[int, int], stride: tuple[int, int], dilation: tuple[int, int], a: list[Value]
+) -> list[Value]:
+    """Return the sums of a tile: column by column of the window, each vector of the source loaded once for all rows."""
+    at, row, phase, taps, start = a
+    sums = [start] * rows
+    lines = sorted({one * stride[0] + y * dilation[0] for one in range(rows) for y in range(kernel[0])})
+    places = {number: b.add(at, b.mul(row, I64(number))) for number in lines}
+    for x in range(kernel[1]):
+        column, number = divmod(x * dilation[1], stride[1])
+        aside = b.add(b.mul(phase, I64(number)), I64(4 * column))
+        factors = [
+            splat(b, b.load(pointer(b, b.add(taps, I64(4 * (y * kernel[1] + x))), F32), align=4))
+            for y in range(kernel[0])
+        ]
+        for number in lines:
+            seen = load(b, b.add(places[number], aside))
+            for one in range(rows):
+                y, apart = divmod(number - one * stride[0], dilation[0])
+                if apart == 0 and 0 <= y < kernel[0]:
+                    sums[one] = fma(b, seen, factors[y], sums[one])
+    return sums
+
+
+@intrinsic
+def finish(_: Any, value: Any, to: Any, other: Any, count: Any, last: Any, low: Any, bound: Any) -> Any:
+    """Store the sums of a vector of outputs, after the residual is added and the bounds are applied."""
+
+    def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
+        _emit_finish(b, a[:1], a[1], I64(0), *a[2:])
+        return context.get_dummy_value()
+
+    return types.void(vector, *[types.int64] * 4, types.float32, types.float32), emit
+
+
+def _emit_finish(
+    b: Builder, sums: list[Value], to: Value, line: Value, other: Value, count: Value, last: Value, low: Value, bound: Value
+) -> None:  # fmt: skip
+    """Store ``count`` outputs of each row, or 16 up to the place ``last``."""
+    lower, upper = splat(b, low), splat(b, bound)
+    places = [b.add(to, b.mul(line, I64(number))) for number in range(len(sums))]
+    below = [b.add(other, b.mul(line, I64(number))) for number in range(len(sums))]
+    is_whole = b.or_(b.icmp_signed("==", count, I64(16)), b.icmp_signed("<=", places[-1], last))
+    with b.if_else(is_whole) as (whole, part):
+        with whole, b.if_else(b.icmp_signed("==", other, I64(0))) as (plain, added):
+            with plain:
+                for value, place in zip(sums, places, strict=True):
+                    store(b, place, maximum(b, upper, value))
+            with added:
+                for value, place, residual in zip(sums, places, below, strict=True):
+                    store(b, place, maximum(b, upper, b.fadd(maximum(b, lower, value), load(b, residual))))
+        with part:
+            mask = lanes_below(b, count)
+            adds = b.icmp_signed("!=", other, I64(0))
+            seen = b.and_(mask, splat(b, adds))
+            for value, place, residual in zip(sums, places, below, strict=True):
+                found = call(b, "llvm.masked.load.v16f32.p0", pointer(b, residual, VF), I32(4), seen, constant(0.0))
+                value = b.select(adds, b.fadd(maximum(b, lower, value), found), value)
+                value = maximum(b, upper, value)
+                call(b, "llvm.masked.store.v16f32.p0", value, pointer(b, place, VF), I32(4), mask, result=ir.VoidType())
