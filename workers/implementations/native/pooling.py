@@ -1,6 +1,7 @@
 """Pooling: kernels forward for blocks of 16 channels, for row-major and for whole images; two backward.
 
-Windows of 3 x 3 that move by one have kernels of their own in both layouts, and so have large windows.
+Windows of 3 x 3 that move by one have kernels of their own in both layouts, and so have large windows; row-major ones of few
+columns that move by two have another.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from .pooling_bytes import NativeBytePooling
 
 #: Elements of a row that `pooling_rows` has room for.
 _ROOM = 1024
+#: Columns of windows that `pooling_shifts` combines: with more, other kernels have less work.
+_SHIFTS = 7
 #: Spatial dimensions that the kernels' geometry has.
 _SPATIAL = 3
 
@@ -59,6 +62,8 @@ class NativePooling(NativeImplementation[Pooling]):
         kernel = KernelSpec.of("pooling", algorithm=op.algorithm, part=part, dtype=op.dst.dtype)
         if op.dst.dtype == "f32" and _slides(op):
             kernel = KernelSpec.of("pooling_slide", algorithm=op.algorithm, part=part)
+        elif part == "rows" and _shifts(op):
+            kernel = KernelSpec.of("pooling_shifts", algorithm=op.algorithm, dtype=op.dst.dtype, window=op.kernel[-1])
         elif part == "rows" and _fits_row(op):
             kernel = KernelSpec.of("pooling_rows", algorithm=op.algorithm, dtype=op.dst.dtype)
         return Program((kernel,), (Launch(0, args, work),), tables=tables)
@@ -105,6 +110,13 @@ def _slides(op: Pooling) -> bool:
     return flat and all(each[:3] == (3, 1, 0) for each in (height, width)) and not _is_whole(op)
 
 
+def _shifts(op: Pooling) -> bool:
+    """Return whether rows are pooled without scratch memory: windows of few columns without gaps that move by two."""
+    # Each window begins in the source: vectors behind one that does not are not looked at.
+    begins = 2 * (op.dst.dims[-1] - 1) - op.padding_l[-1] < op.src.dims[-1]
+    return op.strides[-1] == 2 < op.kernel[-1] <= _SHIFTS and op.dilations[-1] == 0 and begins
+
+
 def _fits_row(op: Pooling) -> bool:
     """Return whether what 16 windows see of a row has room where `pooling_rows` combines rows."""
     return 15 * op.strides[-1] + (op.kernel[-1] - 1) * (op.dilations[-1] + 1) + 1 <= _ROOM
@@ -116,7 +128,12 @@ def _is_separable(op: Pooling) -> bool:
         return False
     flat = all(size == 1 for size in (*op.kernel[:-2], *op.strides[:-2])) and op.src.dims[2:-2] == op.dst.dims[2:-2]
     height, width = op.kernel[-2:]
-    return flat and not _slides(op) and 5 * (op.strides[-2] * width + height) <= 4 * height * width
+    return (
+        flat
+        and not _slides(op)
+        and not (op.dst.is_plain and _shifts(op))
+        and 5 * (op.strides[-2] * width + height) <= 4 * height * width
+    )
 
 
 def _separate(op: Pooling, args: tuple[LaunchArgument, ...], planes: int) -> Program:

@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-import llvmlite.ir as ir
 import numpy as np
 
 from .compiler import types
-from .compiler.language import inlined, intrinsic
+from .compiler.language import inlined
 from .elements import elements
 from .pooling import dimension, inside, make_see, next_row, row_of
-from .vec import I8, I64, Builder, Value, dcount_inside, vadd, vcount_inside, vdiv, veven, vmax, vmul, vodd
+from .stack_room import stack_room
+from .vec import dcount_inside, vadd, vcount_inside, vdiv, veven, vmax, vmul, vodd
 
 #: Bytes of one dimension's entries in the table.
 _DIM: Final = 48
@@ -38,7 +38,7 @@ def make(isa: str, algorithm: str, dtype: str) -> tuple[Callable[..., None], Any
     see = make_see("f32" if real is np.float32 else "f64")
     #: Elements that may be read behind a row: see `elements`.
     behind = 16 if size <= 4 else 0
-    room = _room(wide * (ROOM + SLACK))
+    room = stack_room(wide * (ROOM + SLACK))
 
     @inlined
     def combine_rows(source: int, down: int, rows: int, target: int, columns: int, first: int, nothing: Any) -> None:
@@ -192,18 +192,3 @@ def make(isa: str, algorithm: str, dtype: str) -> tuple[Callable[..., None], Any
             channel, out_d, out_h = next_row(channel, out_d, out_h, out_depth, out_height)
 
     return kernel, types.void(*[types.int64] * 5)
-
-
-def _room(nbytes: int) -> Any:
-    """Return an intrinsic that returns the address of memory on the stack, the same at each call in one place."""
-
-    def typed(_: Any) -> Any:
-        def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
-            with b.goto_entry_block():
-                place = b.alloca(ir.ArrayType(I8, nbytes))
-                place.align = 64
-            return b.ptrtoint(place, I64)
-
-        return types.int64(), emit
-
-    return intrinsic(typed)
