@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import marshal
 import pickle
+import re
 from typing import Any, Final
 
 from .outlined_buffers import OutlinedBuffers, is_array, rebuild_array
@@ -20,6 +21,16 @@ _TEXTS: Final = frozenset((str, bytes))
 _SHORT: Final = 1024
 #: The version of marshal's format that all Pythons read, and that has no table of objects.
 _MARSHAL: Final = 2
+#: The first bytes of scalars in marshal's format, and of a tuple of one scalar.
+_SCALAR_KINDS: Final = frozenset(bytes((kind,)) for kind in b"NTFilgysu")
+_SINGLE: Final = frozenset(b"(\1\0\0\0" + kind for kind in _SCALAR_KINDS)
+#: Bytes of a scalar by its kind, and where the length of one is that has another size.
+_SIZES: Final = {kind[0]: size for kind, size in ((b"N", 1), (b"T", 1), (b"F", 1), (b"i", 5), (b"g", 9), (b"y", 17))}
+_LENGTHS: Final = {kind[0]: unit for kind, unit in ((b"s", 1), (b"u", 1), (b"l", 2))}
+#: The kinds of containers with a count, and what looks like one of 16,384 elements or more, but may be a part of a scalar.
+#: Shorter ones take little memory.
+_CONTAINERS: Final = b"([<>"
+_LARGE: Final = re.compile(rb"[(\[<>](?:.[\x40-\xff]..|..[^\0].|...[^\0])", re.DOTALL).search
 #: What `unpack_scalar` raises for bytes that nothing packed.
 UNPACKING_ERRORS: Final = (EOFError, MemoryError, TypeError, ValueError)
 
@@ -95,9 +106,32 @@ def pack_scalars(args: tuple[Any, ...]) -> bytes | None:
 def unpack_scalar(data: bytes) -> Any:
     """Return what `pack_scalar` or `pack_scalars` was given. Raises `UNPACKING_ERRORS` for most other bytes."""
     # Damaged bytes may say that a tuple has two thousand million elements, whose memory would be taken at once.
-    if data[:1] == b"(" and data[3:5] != b"\0\0":
-        raise ValueError("more than 65,535 arguments")
+    # These steps are in the order of what most values need.
+    if (
+        data[:1] not in _SCALAR_KINDS
+        and data[:6] not in _SINGLE
+        and (data[3:5] != b"\0\0" or len(data.translate(None, _CONTAINERS)) != len(data) - 1)
+    ):
+        _check_scalars(data)
     return marshal.loads(data)
+
+
+def _check_scalars(data: bytes) -> None:
+    """Raise ValueError for bytes that are not those of a tuple of scalars, if loading them may take much memory."""
+    if _LARGE(data) is None:
+        return
+    end = len(data)
+    if data[:1] != b"(" or int.from_bytes(data[1:5], "little") > end:
+        raise ValueError("bytes that are no arguments")
+    at = 5
+    while at < end:
+        kind = data[at]
+        if kind in _LENGTHS:
+            at += 5 + _LENGTHS[kind] * abs(int.from_bytes(data[at + 1 : at + 5], "little", signed=True))
+        elif kind in _SIZES:
+            at += _SIZES[kind]
+        else:
+            raise ValueError(f"an argument of kind {kind}")
 
 
 def _is_scalar(value: object) -> bool:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import marshal
 import os
 import random
+import struct
 import time
+import tracemalloc
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -143,3 +146,45 @@ def test_damaged_arguments_are_refused_before_they_take_memory() -> None:
         damaged[rng.randrange(3, 5)] = rng.randrange(1, 256)
         with pytest.raises(UNPACKING_ERRORS):
             unpack_scalar(bytes(damaged))
+
+
+@pytest.mark.parametrize("kind", [b"(", b"[", b"<", b">"])
+@pytest.mark.parametrize("count", [16_384, 65_536, 1 << 24, (1 << 31) - 1])
+@pytest.mark.parametrize("before", [(), (7,), (40, "((((", 1 << 80, b"[" * 9, 1.5)], ids=["first", "second", "later"])
+def test_a_count_in_damaged_arguments_takes_no_memory(kind: bytes, count: int, before: tuple[Any, ...]) -> None:
+    container = kind + count.to_bytes(4, "little")
+    inner = b"".join(marshal.dumps(value, 2) for value in before)
+    arguments = b"(" + (len(before) + 1).to_bytes(4, "little") + inner
+    tracemalloc.start()
+    try:
+        for damaged in (container + inner, container, arguments + container, arguments + container + inner):
+            with pytest.raises(UNPACKING_ERRORS):
+                unpack_scalar(damaged)
+        assert tracemalloc.get_traced_memory()[1] < 1_000_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_arguments_that_look_like_counts_are_loaded() -> None:
+    rng = random.Random(4)
+    alphabet = "([<>\0\xff\u1234a\n"
+    numbers = [0x28, 0x5B, 0x28FF, 0x5BFF_FF28, -0x28, 1 << 62, 0x28282828 << 40, 2.5]
+    for _ in range(20_000):
+        args = tuple(
+            rng.choice(
+                (
+                    rng.choice(numbers),
+                    rng.getrandbits(rng.randrange(1, 130)),
+                    struct.unpack("d", rng.randbytes(8))[0],
+                    "".join(rng.choices(alphabet, k=rng.randrange(20))),
+                    rng.randbytes(rng.randrange(20)),
+                    complex(rng.random(), rng.random()),
+                    None,
+                    True,
+                )
+            )
+            for _ in range(rng.randrange(6))
+        )
+        packed = pack_scalars(args)
+        assert packed is not None
+        assert repr(unpack_scalar(packed)) == repr(args)
