@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final, Protocol
 
 #: Runs in flight to one worker: the second is there when the first ends, so that no worker idles for a wake-up.
@@ -46,8 +46,25 @@ class Placed(Protocol):
         ...
 
 
-def choose_for_run(workers: Iterable[Placed], model: int, reserved: int | None) -> Placed | None:
-    """Return the worker for a run of ``model``, or None if all are busy.
+def avoid_held_up(workers: Iterable[Placed], held_up: set[int], reserved: int | None) -> set[int]:
+    """Return the workers that get no run because they are held up: none if no other worker takes runs at all."""
+    for worker in workers:
+        if (
+            worker.ready
+            and not worker.doomed
+            and worker.number not in held_up
+            and worker.number != reserved
+            and not worker.applying
+            and not worker.calling
+        ):
+            return held_up
+    return set()
+
+
+def choose_for_run(
+    workers: Iterable[Placed], model: int, reserved: int | None, avoided: Collection[int] = ()
+) -> Placed | None:
+    """Return the worker for a run of ``model``, none of those ``avoided``, or None if all are busy.
 
     The least loaded one; among equals one that has the model; among those the first, whose caches are warm.
     """
@@ -61,6 +78,7 @@ def choose_for_run(workers: Iterable[Placed], model: int, reserved: int | None) 
             or worker.calling
             or worker.load >= RUNS_IN_FLIGHT
             or worker.number == reserved
+            or worker.number in avoided
         ):
             continue
         own = (worker.load, model not in worker.models, worker.number)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-from poolrt.workers.ipc.ring import CAPACITY
+from poolrt.workers.ipc.ring import CAPACITY, OPEN
 
 
 class Watched(Protocol):
@@ -43,6 +43,24 @@ class Ring:
     given_up: set[int] = field(default_factory=set)
     #: Entries that were submitted when `Rings.find_active` looked.
     seen: int = 0
+    #: Its progress when its worker was found to be held up, and at the last tick if entries waited then; -1 before.
+    held_at: int = -1
+    ticked_at: int = -1
+
+    @property
+    def waits(self) -> bool:
+        """Whether there are entries that the worker has begun, or may begin."""
+        return self.view is not None and self.view.state == OPEN and self.view.submitted != self.view.done
+
+    @property
+    def progress(self) -> int:
+        """A number that grows with each entry that the worker begins or ends."""
+        return self.view.taken + self.view.done if self.view is not None else 0
+
+    @property
+    def is_held_up(self) -> bool:
+        """Whether entries wait, and the worker has made no progress since it was found to be held up."""
+        return self.held_at >= 0 and self.held_at == self.progress and self.waits
 
     @property
     def under_way(self) -> bool:

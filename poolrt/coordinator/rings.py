@@ -167,6 +167,20 @@ class Rings:
         if ring is not None and ring.client == client:
             ring.give_up(sequence)
 
+    def note_held_up(self, client: int, number: int) -> None:
+        """Note that a worker makes no progress on a client's ring, if that is so."""
+        ring = self._rings.get(number)
+        if ring is not None and ring.client == client and ring.waits:
+            self._hold_up(ring)
+
+    def find_held_up(self) -> set[int]:
+        """Return the workers that are held up: they execute a long run, or are stopped."""
+        return {ring.worker for ring in self._rings.values() if ring.is_held_up}
+
+    def find_waiting(self, worker: int) -> Ring | None:
+        """Return a ring with entries for a worker, None if there is none."""
+        return next((ring for ring in self._rings.values() if ring.worker == worker and ring.waits), None)
+
     def model_named(self, client: int, number: int) -> str:
         """Return the name of a client's model, for errors."""
         model = self._models.get(client, {}).get(number)
@@ -197,9 +211,13 @@ class Rings:
         return sum(ring.view.done for ring in self._rings.values() if ring.worker == worker and ring.view is not None)
 
     def tick(self) -> None:
-        """End the rings of clients that have disconnected and whose worker calls a function."""
-        for ring in [ring for ring in self._rings.values() if ring.left]:
-            self._end_if_paused(ring)
+        """End the rings of clients that have disconnected and whose worker calls a function; find workers that are held up."""
+        for ring in [*self._rings.values()]:
+            if ring.left:
+                self._end_if_paused(ring)
+            before, ring.ticked_at = ring.ticked_at, ring.progress if ring.waits else -1
+            if before >= 0 and before == ring.ticked_at:
+                self._hold_up(ring)
 
     def has_rings(self, client: int) -> bool:
         """Return whether a worker serves a ring of a client."""
@@ -249,6 +267,13 @@ class Rings:
             and not ring.under_way
         ):
             self.end(ring.worker, ring.number)
+
+    def _hold_up(self, ring: Ring) -> None:
+        """Note that a worker is held up. One that only sleeps, because its client has not rung, looks at its rings then."""
+        if ring.held_at != ring.progress:
+            ring.held_at = ring.progress
+            if not ring.under_way:
+                self._out.append(Send(ring.worker, [Kind.LOOK]))
 
     def _end_if_last(self, client: int) -> None:
         if not any(ring.client == client for ring in self._rings.values()):

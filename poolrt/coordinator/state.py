@@ -276,6 +276,8 @@ class State:
             self.worker_set.rings.give_up(client.number, message[2], message[3])
             if (job := self.worker_set.give_up(client.number, message[1])) is not None:
                 self._job_failed(job, PoolRefused("its caller waits no longer"))
+        elif kind is Kind.HELD_UP:
+            self.worker_set.rings.note_held_up(client.number, message[1])
         elif kind is Kind.PING:
             self._out.append(Send(client.number, [Kind.PONG]))
         elif kind is Kind.EXPLAIN:

@@ -9,12 +9,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from typing import Final
 
 from poolrt.errors import ArenaFull, PoolError, WorkerLoss
 from poolrt.memory.arena import ArenaExhausted
-from poolrt.workers.ipc.gate import Gate
 from poolrt.workers.ipc.protocol import Kind
 
 from .call_rings import CallRings, function_lost
@@ -23,9 +21,10 @@ from .functions import Functions
 from .instructions import HangUp, Instruction, Kill, Role, Send, Spawn
 from .jobs import Job, Model
 from .leases import Leases
-from .placement import choose_for_function, choose_for_run, reserve_for_function
+from .placement import avoid_held_up, choose_for_function, choose_for_run, reserve_for_function
 from .rings import Rings
 from .watchdog import Limits, UnderWay
+from .worker import Worker
 
 #: Starts that may fail in a row; then the pool backs off instead of starting processes for ever.
 FAILED_STARTS_LIMIT: Final = 3
@@ -36,56 +35,6 @@ BACK_OFF_S: Final = (1.0, 30.0)
 GIVEN_UP_S: Final = 2.0
 #: Runs that may overtake one that waits for memory. Then no run starts before it, so it gets memory or an error.
 OVERTAKEN_LIMIT: Final = 64
-
-
-@dataclass(slots=True, eq=False)
-class Worker:
-    """One worker process. ``jobs`` are in flight, in the order of their execution."""
-
-    number: int
-    #: `FailedStarts.total` at its spawn.
-    failed_starts: int = 0
-    ready: bool = False
-    process: int = 0
-    numba_imported: bool = False
-    runs: int = 0
-    models: set[int] = field(default_factory=set)
-    #: Models whose constants in files it was sent.
-    mapped: set[int] = field(default_factory=set)
-    #: Functions that were sent to it, and the clients whose functions it has called.
-    functions: set[int] = field(default_factory=set)
-    clients: set[int] = field(default_factory=set)
-    jobs: dict[int, Job] = field(default_factory=dict)
-    applying: bool = False
-    applied: bool = False
-    overdue: bool = False
-    #: Whether its exit is certain, because its fork server has exited.
-    doomed: bool = False
-    #: Functions that it has called, and whether it has called enough of them and is to exit.
-    calls: int = 0
-    retired: bool = False
-    #: What keeps jobs and calls on rings apart, and whether it is made or asked for.
-    gate: Gate | None = None
-    has_gate: bool = False
-
-    @property
-    def calling(self) -> bool:
-        """Whether it calls a function that a client has given it on a ring, or is going to."""
-        return self.gate is not None and not self.jobs and self.gate.is_calling
-
-    def reserve(self) -> bool:
-        """Let no call on a ring begin before `Gate.open`; return whether none is under way, so that a job may be given."""
-        return self.gate is None or bool(self.jobs) or self.gate.close()
-
-    @property
-    def ring_calls(self) -> int:
-        """Functions that it has called on rings."""
-        return self.gate.calls if self.gate is not None else 0
-
-    @property
-    def load(self) -> int:
-        """The number of jobs in flight."""
-        return len(self.jobs)
 
 
 class WorkerSet:
@@ -220,6 +169,9 @@ class WorkerSet:
                 if job.given_up:
                     limit = GIVEN_UP_S
                 yield UnderWay(worker.number, job.token, limit)
+            elif job is None and not worker.calling and (ring := self.rings.find_waiting(worker.number)) is not None:
+                # It begins nothing: `Rings.tick` has asked it to look, so it is stopped.
+                yield UnderWay(worker.number, ("waiting", ring.number, ring.progress), self.limits.run_s)
 
     def give_up_on(self, item: UnderWay) -> None:
         """Kill a worker that is overdue."""
@@ -232,6 +184,8 @@ class WorkerSet:
         ring = self.rings.find_busy(worker.number)
         if ring is not None:
             doing = self.rings.describe(ring)[1]
+        elif job is None and not worker.retired and worker.ready:
+            doing = "the wait of a run in its ring"
         given_up = job is not None and job.given_up if ring is None else ring.is_given_up
         after = " after its caller's timeout" if given_up else ""
         self._out.append(Kill(worker.number, f"{doing} took longer than {item.limit_s:g} s{after}"))
@@ -239,6 +193,8 @@ class WorkerSet:
     def tick(self, now: float) -> None:
         """Spawn workers again after backing off for a while; ``now`` is in seconds of a steady clock."""
         self.rings.tick()
+        if self.waiting:
+            self.dispatch()  # a worker may be held up no longer
         for worker in self.workers.values():
             # Runs are too short for a message at their begin.
             if worker.jobs:
@@ -340,9 +296,11 @@ class WorkerSet:
         """Give runs to workers in order, but let others overtake those that wait for memory."""
         workers = self.workers.values()
         reserved = reserve_for_function(workers) if self.functions_waiting else None
+        held_up = self.rings.find_held_up() if self.runs_waiting or self.runs_lacking else None
+        avoided = avoid_held_up(workers, held_up, reserved) if held_up else ()
         while (queue := self._next_queue()) is not None:
             job = queue[0]
-            chosen = choose_for_run(workers, job.model.number if job.model else 0, reserved)
+            chosen = choose_for_run(workers, job.model.number if job.model else 0, reserved, avoided)
             if chosen is None:
                 return
             if not self.workers[chosen.number].reserve():

@@ -34,6 +34,7 @@ from poolrt.workers.ipc.ring import (
 )
 from poolrt.workers.kernels.native import ring_words
 
+from .held_up import Progress, relieve, withdraw_waiting
 from .ring_entry import RingEntry
 from .ring_watcher import RingWatcher
 
@@ -65,12 +66,14 @@ class ClientRing:
         "_ring",
         "_spin",
         "errors",
+        "held_at",
         "leading",
         "lock",
         "lost",
         "models",
         "newest",
         "number",
+        "progress",
         "under_way",
         "watcher",
         "words",
@@ -86,6 +89,9 @@ class ClientRing:
         self.errors: dict[int, dict[str, Any]] = {}
         #: Whether its worker has exited.
         self.lost = False
+        #: How far its worker was when it was found to be held up, -1 before: others are preferred as long as it is there.
+        self.held_at = -1
+        self.progress = Progress()
         self._ring = ring
         #: The words of its memory, and `SubmittingRing.writers`, for runs in prepared places.
         self.words = ring.words
@@ -111,10 +117,22 @@ class ClientRing:
 
     @property
     def load(self) -> int:
-        """The number of entries that the worker has not done."""
+        """The number of entries that the worker has not done; more than fit if it is held up."""
         words = self.words
-        found: int = words[SUBMITTED] - words[DONE]
-        return found
+        done: int = words[DONE]
+        found: int = words[SUBMITTED] - done
+        return found + CAPACITY if found and done == self.held_at else found
+
+    @property
+    def count(self) -> int:
+        """A number that grows with each entry that the worker begins or ends."""
+        return self._ring.taken + self._ring.done
+
+    @property
+    def has_waiting(self) -> bool:
+        """Whether there are entries that the worker has not begun, though it does not pause."""
+        ring = self._ring
+        return ring.submitted > ring.taken and ring.state == OPEN and not self.lost
 
     @property
     def is_compiled(self) -> bool:
@@ -250,6 +268,32 @@ class ClientRing:
         """Withdraw the entry of a number, with the lock held; return whether no worker will execute it."""
         return sequence > self._ring.submitted or self._ring.withdraw(sequence)
 
+    def note_held_up(self) -> None:
+        """Prefer other rings from now on, until the worker ends an entry."""
+        self.held_at = self._ring.done
+
+    def probe(self) -> None:
+        """Have the worker end an entry that it does not execute, because it is withdrawn before it is published."""
+        ring = self._ring
+        with self.lock:
+            self.trim()
+            self.reap()
+            if not self.is_open():
+                return
+            self.newest = None
+            ring.withdraw(ring.submitted + 1)
+            ring.append(0, (), ())
+            self.wake()
+
+    def withdraw_waiting(self) -> None:
+        """Withdraw entries that the worker, which is held up, has not begun: half of them while it executes one."""
+        with self.lock:
+            self.trim()
+            self.reap()
+            taken = self._ring.taken
+            withdraw_waiting(self, taken, half=taken > self._ring.done)
+            self._call_ended()
+
     def has_begun(self, entry: RingEntry | PlacedRun) -> bool:
         """Return whether the worker has begun an entry."""
         return entry.status not in (0, RETURNED) or self._ring.taken >= entry.sequence
@@ -369,6 +413,7 @@ class ClientRing:
         client.look()
         if not self.lost:
             self._send_bell()
+            relieve(self, client.rings.all, client)
 
     def _wait_for_loss(self, target: int, client: Client, deadline: float | None) -> None:
         """Wait for the message that the worker has exited, whose end of the bell is closed."""

@@ -41,7 +41,7 @@ class PlacedRuns:
         #: The model, if it has to stay loaded until the end: callers wait no longer, or it is being closed, and ``counted``.
         self.keeper: LoadedModel | None = None
         self.counted = False
-        #: The last run whose status is known; the statuses up to it that are not `EXECUTED`.
+        #: The last run whose status is known; the statuses up to it that are not `EXECUTED`, and of those that are withdrawn.
         self._known = first - 1
         self._bad: dict[int, int] = {}
         #: The last run that a worker had taken when it exited.
@@ -61,8 +61,10 @@ class PlacedRuns:
 
     def status_of(self, sequence: int) -> int:
         """Return how a run has ended, 0 if it has not."""
+        if self._bad and (known := self._bad.get(sequence)) is not None:
+            return known
         if sequence <= self._known:
-            return self._bad.get(sequence, EXECUTED) if self._bad else EXECUTED
+            return EXECUTED
         if self.status:
             return LOST if sequence <= self._taken else RETURNED
         words = self.places.words
@@ -88,6 +90,16 @@ class PlacedRuns:
                 self._bad.update((first + 1 + at, status) for at, status in enumerate(statuses) if status != EXECUTED)
             self._known = end
         return self._known
+
+    def find_waiting(self, taken: int) -> list[int]:
+        """Return the runs that a worker has not begun, which has taken so many, and that their owners wait for."""
+        places, bad = self.places, self._bad
+        found = range(max(self.first, taken + 1), self.sequence + 1)
+        return [sequence for sequence in found if sequence not in bad and places.is_held(sequence)]
+
+    def note_withdrawn(self, sequence: int) -> None:
+        """Note that no worker has executed a run or ever will."""
+        self._bad[sequence] = RETURNED
 
     def executed_to(self, first: int, last: int) -> int:
         """Return up to which of the runs ``first`` to ``last`` all were executed; less than ``first`` if that was not."""

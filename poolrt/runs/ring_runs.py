@@ -84,13 +84,22 @@ class RingRuns:
         self._begun += 1
         return not self._begun % GLANCE
 
+    @property
+    def all(self) -> tuple[ClientRing, ...]:
+        """All rings."""
+        return self._all
+
     def has_room(self, model: int) -> bool:
         """Return whether a ring probably takes a run of a model."""
         return any(model in ring.models and ring.is_open() for ring in [*self._rings.values()])
 
     def find(self, model: int) -> ClientRing | None:
-        """Return the ring that takes runs of a model and has the fewest in flight, None if there is none."""
+        """Return the ring that takes runs of a model and has the fewest in flight, None if there is none.
+
+        One whose worker is held up is the last resort.
+        """
         best: ClientRing | None = None
+        held: ClientRing | None = None
         least = CAPACITY
         for ring in self._all:
             if model in ring.models:
@@ -98,9 +107,11 @@ class RingRuns:
                 count = words[SUBMITTED] - words[DONE]  # its load, without a call
                 if not count:
                     return ring
-                if count < least:
+                if ring.held_at == words[DONE]:
+                    held = held or ring
+                elif count < least:
                     best, least = ring, count
-        return best
+        return best or held
 
     def has_model(self, model: int) -> bool:
         """Return whether a ring may run a model."""

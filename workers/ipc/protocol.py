@@ -15,7 +15,7 @@ from .bounded_decoding import Payload
 from .channel import FRAME, MAX_MESSAGE, MalformedMessage, Message
 
 #: Changes with any change of a message; a client and a coordinator of different versions refuse each other.
-VERSION: Final = 12
+VERSION: Final = 13
 #: Longest message of a client, in bytes, with a graph, with a function, and of any other kind.
 GRAPH_BYTES: Final = 32 * 1024 * 1024
 CALL_BYTES: Final = MAX_MESSAGE // 2
@@ -106,6 +106,8 @@ class Kind(IntEnum):
         "count count count",
     )  # request of a run or 0, ring or 0, sequence of its entry: its caller waits no longer
 
+    HELD_UP = 130, "count"  # ring whose worker makes no progress: its runs are sent as messages, for other workers
+
     # coordinator -> client
     WELCOME = 20, "integer count table"  # version, arena bytes, facts; comes with the arena's file descriptor
     STAGE = 21, "count triples"  # request, [number of a constant, its value in the graph, offset to write it to]...
@@ -149,6 +151,7 @@ class Kind(IntEnum):
     ATTACH = 52, "count"  # ring; comes with the descriptors of its memory and its bell
     ALLOW = 53, "count count counts counts"  # ring, model to accept on it, sizes of inputs and outputs in bytes
     DETACH = 54, "count"  # ring; answered by DETACHED
+    LOOK = 58, ""  # nothing; a worker that sleeps looks at its rings
     RING_ENDS = 57, "bytes"  # entry of the compiled ends of rings; to clients too
 
     # worker -> coordinator

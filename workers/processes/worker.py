@@ -130,6 +130,7 @@ class _Worker:
             Kind.ADMIT: self._admit,
             Kind.DETACH_CALLS: self._detach_calls,
             Kind.GO: lambda _: self._calls.take_turn(),
+            Kind.LOOK: lambda _: None,
         }
 
     def work(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from poolrt.coordinator.placement import choose_for_function
-from poolrt.coordinator.worker_set import Worker
+from poolrt.coordinator.worker import Worker
 
 WORKERS = [
     Worker(1, ready=True),

@@ -217,6 +217,82 @@ def test_a_worker_has_little_time_for_the_rest_of_a_run_whose_caller_waits_no_lo
     assert not ring.is_given_up
 
 
+def test_a_worker_that_a_client_finds_held_up_gets_no_runs_until_it_gets_on(pool: _Pool) -> None:
+    first, second = pool.grant()
+    client, worker = pool.views[first.number]
+    # A client that has nothing there, another client, and a ring that is not there, change nothing.
+    for number in (first.number, 999):
+        pool.play(pool.state.on_client_message(_CLIENT, Kind.HELD_UP, [Kind.HELD_UP, number]))
+    client.append(pool.model, [0], [0])
+    pool.play(pool.state.on_client_connected(_CLIENT + 1))
+    pool.play(pool.state.on_client_message(_CLIENT + 1, Kind.HELD_UP, [Kind.HELD_UP, first.number]))
+    assert pool.count(Kind.LOOK) == 0
+    # Given a worker that begins nothing of its ring, and its client that says so, again and again
+    for _ in range(3):
+        pool.play(pool.state.on_client_message(_CLIENT, Kind.HELD_UP, [Kind.HELD_UP, first.number]))
+    assert [peer for peer, message in pool.sent if message[0] == Kind.LOOK] == [first.worker]
+    # Then the other one gets all runs, up to its limit, and further ones wait
+    sent = len(pool.sent)
+    for _ in range(4):
+        pool.say(Kind.RUN, pool.model, [pool.slot], [])
+    given = [peer for peer, message in pool.sent[sent:] if message[0] == Kind.EXECUTE]
+    assert given == [second.worker] * 2
+    assert pool.state.worker_set.waiting == 2
+    # When it gets on, then it gets some, at the next tick
+    worker.take()
+    worker.complete(EXECUTED)
+    pool.play(pool.state.on_tick(1.0))
+    given = [peer for peer, message in pool.sent[sent:] if message[0] == Kind.EXECUTE]
+    assert given == [second.worker] * 2 + [first.worker] * 2
+
+
+def test_a_worker_that_is_held_up_gets_runs_if_no_other_one_takes_any(pool: _Pool) -> None:
+    first, second = pool.grant()
+    for ring in (first, second):
+        pool.views[ring.number][0].append(pool.model, [0], [0])
+        pool.play(pool.state.on_client_message(_CLIENT, Kind.HELD_UP, [Kind.HELD_UP, ring.number]))
+    sent = len(pool.sent)
+    for _ in range(4):
+        pool.say(Kind.RUN, pool.model, [pool.slot], [])
+    given = {peer for peer, message in pool.sent[sent:] if message[0] == Kind.EXECUTE}
+    assert given == {first.worker, second.worker}
+
+
+def test_a_worker_that_begins_nothing_of_its_ring_is_asked_to_look_and_has_the_limit_of_runs(pool: _Pool) -> None:
+    (ring, *_) = pool.grant()
+    client, worker = pool.views[ring.number]
+    client.append(pool.model, [0], [0])
+    pool.play(pool.state.on_tick(1.0))
+    assert pool.count(Kind.LOOK) == 0
+    pool.play(pool.state.on_tick(2.0))
+    pool.play(pool.state.on_tick(3.0))
+    assert [peer for peer, message in pool.sent if message[0] == Kind.LOOK] == [ring.worker]
+    # Progress begins the time anew.
+    for now in (6.0, 11.0, 15.0):
+        pool.play(pool.state.on_tick(now))
+    assert not pool.killed
+    worker.take()
+    worker.complete(EXECUTED)
+    client.append(pool.model, [0], [0])
+    for now in (17.0, 22.0, 27.0):
+        pool.play(pool.state.on_tick(now))
+    assert not pool.killed
+    pool.play(pool.state.on_tick(32.0))
+    (kill,) = pool.killed
+    assert (kill.peer, kill.reason) == (ring.worker, f"the wait of a run in its ring took longer than {_RUN_S:g} s")
+
+
+def test_a_paused_ring_has_no_limit(pool: _Pool) -> None:
+    (ring, *_) = pool.grant()
+    client, worker = pool.views[ring.number]
+    worker.pause()
+    client.append(pool.model, [0], [0])
+    for now in range(1, 60, 4):
+        pool.play(pool.state.on_tick(float(now)))
+    assert not pool.killed
+    assert pool.count(Kind.LOOK) == 0
+
+
 def test_a_run_whose_caller_waits_no_longer_is_withdrawn_or_not_repeated(pool: _Pool) -> None:
     requests = [pool.say(Kind.RUN, pool.model, [pool.slot], []) for _ in range(5)]
     begun = [message[1] for _, message in pool.sent if message[0] == Kind.EXECUTE]
