@@ -61,8 +61,7 @@ class CallRings:
         self.rooms = ResultRooms()
         self._rings: dict[int, ClientCallRing] = {}
         self._bells: dict[int, ClientCallRing] = {}
-        self._poll = select.poll()
-        self._watched = -1
+        self._poll, self._watched = select.poll(), -1
         # Held while rings and queues change; never while code of a user runs.
         self._lock = threading.Lock()
         #: Calls that wait for room on a ring.
@@ -93,12 +92,17 @@ class CallRings:
         return bool(self._rings)
 
     @property
-    def outstanding(self) -> int:
+    def under_way(self) -> int:
         """Calls that have not ended, roughly."""
-        queued = 0
+        queued = len(self._waiting) + len(self._by_message)
         for ring in [*self._rings.values()]:
             queued += len(ring.calls)
-        return queued + len(self._waiting) + len(self._by_message) + len(self._ended)
+        return queued
+
+    @property
+    def outstanding(self) -> int:
+        """Calls that are not settled."""
+        return self.under_way + len(self._ended)
 
     def functions_used(self) -> set[int]:
         """Return the functions of calls that have not ended."""
@@ -333,17 +337,16 @@ class CallRings:
         """Fail all calls, except those whose results are there. The connection has ended."""
         failure = not_called_twice(error) if isinstance(error, CoordinatorLoss) else error
         with self._lock:
+            lost: list[RingCall] = []
             for ring in self._rings.values():
                 self._read(ring)
-                for call in ring.calls:
-                    if call is not None:
-                        call.fail(failure)
-                        self._ended.append(call)
-                ring.calls.clear()
-                ring.functions.clear()
-            for call in [*self._waiting, *self._by_message.values()]:
+                lost += [call for call in ring.calls if call is not None]
+            for call in [*lost, *self._waiting, *self._by_message.values()]:
                 call.fail(failure)
                 self._ended.append(call)
+            for ring in self._rings.values():
+                ring.calls.clear()
+                ring.functions.clear()
             self._waiting.clear()
             self._by_message.clear()
         self._settle_ended()
@@ -379,9 +382,8 @@ class CallRings:
             self._watched = channel
 
     def _forget_bell(self, ring: ClientCallRing) -> None:
-        fd = ring.bell.fileno()
-        if self._bells.pop(fd, None) is not None:
-            self._poll.unregister(fd)
+        if self._bells.pop(ring.bell.fileno(), None) is not None:
+            self._poll.unregister(ring.bell)
 
     def _read(self, ring: ClientCallRing) -> None:
         """Read all results of a ring, with the lock held."""

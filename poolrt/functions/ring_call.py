@@ -154,12 +154,14 @@ class RingCall:
         return taken
 
     def cancel(self) -> bool:
-        """Take a call without a future back, as `Future.cancel`."""
-        return not self.ended and self.take_back()
+        """Take a call of `Pool.map` back, as `Future.cancel`."""
+        moved = self._moved()
+        return not self.ended and self.take_back() if moved is None else moved.cancel()
 
     def done(self) -> bool:
-        """Return whether this call has ended."""
-        return self.ended
+        """Return whether a call of `Pool.map` has ended, also one that goes by messages now."""
+        moved = self._moved()
+        return self.ended if moved is None else moved.done()
 
     @property
     def has_result(self) -> bool:

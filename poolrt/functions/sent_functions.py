@@ -314,7 +314,7 @@ class Functions:
         with self._counting:
             while self._waiting and self._move_to_ring(self._waiting[0]):
                 pass
-            if not self._waiting or (self.client.calls.outstanding and self.client.workers == 1):
+            if not self._waiting or (self.client.calls.under_way and self.client.workers == 1):
                 return None
             call = self._waiting[0]
             nbytes = call.nbytes
