@@ -20,6 +20,7 @@ from poolrt.workers.ipc.outlined_payload import (
     pack_outlined,
 )
 from poolrt.workers.processes.outlined_buffers import OutlinedBuffers, address_of_buffer, size_of, write_buffer
+from poolrt.workers.processes.placed_arrays import Held
 
 
 class Memory(Protocol):
@@ -44,12 +45,14 @@ class Memory(Protocol):
 class CallBuffers:
     """The buffers of one call's arguments, and their `payload`. `end` is called once no worker reads them any more."""
 
-    __slots__ = ("_ended", "_held", "_memory", "_places", "_slots", "payload", "used")
+    __slots__ = ("_ended", "_held", "_memory", "_places", "_slots", "args", "payload", "used")
 
-    def __init__(self, memory: Memory, ended: Callable[[int], object]) -> None:
+    def __init__(self, memory: Memory, ended: Callable[[int], object] | None) -> None:
         self._memory = memory
         #: Called with the bytes of slots at the end.
-        self._ended: Callable[[int], object] | None = ended
+        self._ended = ended
+        #: The arguments, if `of_placed` has made this.
+        self.args: tuple[Any, ...] = ()
         #: Slots that this call has leases on: offset, and bytes for which each was taken; None for one that a result has now.
         self._slots: list[tuple[int, int] | None] = []
         self._places: list[Place] = []
@@ -99,11 +102,22 @@ class CallBuffers:
         slots = [Slot(*slot) for slot in zip(offsets, sizes, strict=True)]
         self.payload = pack_outlined(slots, self._places, None if aside else data)
 
+    @classmethod
+    def of_placed(cls, memory: Memory, args: tuple[Any, ...], held: list[Held]) -> CallBuffers:
+        """Return the buffers of arguments that `pack_placed` has packed."""
+        found = cls(memory, None)
+        found.args = args
+        for number, (array, place) in enumerate(held):
+            found._held[number] = array
+            found._places.append(place)
+        return found
+
     def end(self) -> None:
         """Keep the slots for later calls, and refer to no array any more. May be repeated."""
         slots, self._slots = self._slots, []
         ended, self._ended = self._ended, None
         self._held = {}
+        self.args = ()
         if ended is not None:
             ended(self.used)
         for slot in slots:
@@ -134,7 +148,7 @@ class CallBuffers:
             buffer = ARGUMENT - place.source
             if number == IN_PLACE:
                 held = self._held[buffer]
-                view = (held.raw() if type(held) is PickleBuffer else memoryview(held)).toreadonly()
+                view = (held if type(held) is PickleBuffer else PickleBuffer(held)).raw().toreadonly()
                 start = 0
             else:
                 if number not in bases:

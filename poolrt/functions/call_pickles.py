@@ -21,6 +21,7 @@ from poolrt.workers.ipc.channel import ESCAPES, FRAME
 from poolrt.workers.ipc.protocol import CALL_BYTES, PLAIN
 from poolrt.workers.processes.outlined_buffers import OutlinedBuffers, size_of
 from poolrt.workers.processes.pickled import pickle_for_worker
+from poolrt.workers.processes.placed_arrays import pack_placed
 from poolrt.workers.processes.plain_pickles import PlainPickles, pickle_scalars
 
 from .call_buffers import CallBuffers
@@ -141,6 +142,14 @@ class CallPickles:
         if buffers.found:
             data, plain = self._pickle((args, kwargs), None)
         return bounded(data, "a function's arguments, for which the arena has no room,"), plain, None
+
+    def pack_placed(self, args: tuple[Any, ...]) -> tuple[bytes, CallBuffers] | None:
+        """Return the payload of arguments that are scalars and arrays of the arena, and their buffers; None for any others."""
+        memory = self.memory()
+        if memory is None:
+            return None
+        packed = pack_placed(args, memory.find)
+        return None if packed is None else (packed[0], CallBuffers.of_placed(memory, args, packed[1]))
 
     def _pickle(self, value: object, buffers: OutlinedBuffers | None) -> tuple[bytes, int]:
         """Return a pickle, and `PLAIN` or 0; ``buffers`` get what is long."""

@@ -17,10 +17,11 @@ from poolrt.connection.futures import PoolFuture
 from poolrt.errors import CoordinatorLoss, InitializerFailure, PoolRefused, error_from_wire
 from poolrt.workers.ipc.call_ring import INLINE_BYTES
 from poolrt.workers.ipc.channel import Message
-from poolrt.workers.ipc.protocol import PLAIN, SCALARS, Kind
+from poolrt.workers.ipc.protocol import PLACED, PLAIN, SCALARS, Kind
 from poolrt.workers.processes.pickled import pickle_for_worker
 from poolrt.workers.processes.plain_pickles import pack_scalars
 
+from .call_buffers import CallBuffers
 from .call_pickles import HOT, CallPickles, KeptFunction, Pack, Packed, PackedOnce, bounded
 from .call_results import CallResults, ChunkResults, chunks_of
 from .called_function import name_of
@@ -105,27 +106,38 @@ class Functions:
     def _submit_short(self, fn: Callable[..., T], args: tuple[Any, ...]) -> PoolFuture[T] | None:
         """Give a call of a known function with short, plain arguments to a ring, as most are; return None for any other one."""
         function = self._pickles.find(fn)
-        if function is None or not function.on_rings or (payload := self._pack_short(function, args)) is None:
+        if function is None or not function.on_rings or not self._may_use_rings(function):
+            return None
+        payload, plain, sent = pack_scalars(args), SCALARS, None
+        if payload is None:
+            placed = self._pickles.pack_placed(args)
+            if placed is None:
+                return None
+            (payload, sent), plain = placed, PLACED
+        if len(payload) > INLINE_BYTES:
             return None
         self._check()
         future: PoolFuture[T] = PoolFuture()
-        return future if self._begin_short(function, payload, copy_context(), future) else None
+        call = RingCall(function.number, payload, PLAIN | plain, copy_context(), future, sent, function.name)
+        return future if self._submit_to_ring(call, future) else None
 
     def _pack_short(self, function: KeptFunction, args: tuple[Any, ...]) -> bytes | None:
         """Return the payload of short, plain arguments for a ring; None for any other ones, or if no ring may take them."""
         payload = pack_scalars(args) if self._may_use_rings(function) else None
         return payload if payload is not None and len(payload) <= INLINE_BYTES else None
 
-    def _begin_short(
-        self, function: KeptFunction, payload: bytes, context: Context | None, future: PoolFuture[Any] | None
-    ) -> RingCall | None:
+    def _begin_short(self, function: KeptFunction, payload: bytes) -> RingCall | None:
         """Give what `_pack_short` has packed to a ring; return the call, None if no ring takes it."""
-        call = RingCall(function.number, payload, PLAIN | SCALARS, context, future, None, function.name)
+        call = RingCall(function.number, payload, PLAIN | SCALARS, None, None, None, function.name)
+        return call if self._submit_to_ring(call, call) else None
+
+    def _submit_to_ring(self, call: RingCall, known_as: PoolFuture[Any] | RingCall) -> bool:
+        """Give a call to a ring and count it; return False if no ring takes it."""
         if not self.client.calls.submit(call):
-            return None
+            return False
         # An interrupt before this line leaves a call that no end waits for: its caller has no future either.
-        self._note_submitted(future or call)
-        return call
+        self._note_submitted(known_as)
+        return True
 
     def map(
         self, fn: Callable[..., T], iterables: tuple[Iterable[Any], ...], timeout: float | None, chunksize: int
@@ -156,7 +168,7 @@ class Functions:
         for args in calls:
             function, call = pack.function, None
             if function is not None and not self._waiting and (payload := self._pack_short(function, args)) is not None:
-                call = self._begin_short(function, payload, None, None)
+                call = self._begin_short(function, payload)
             begun.append(call or self._begin(pack, args))
         return begun
 
@@ -191,9 +203,8 @@ class Functions:
             return self._submit(pack, args, {})
         packed = pack(args, {})
         call = self._ring_call(packed, None, None)
-        if call is None or not calls.submit(call):
+        if call is None or not self._submit_to_ring(call, call):
             return self._submit(lambda args, kwargs: packed, args, {})
-        self._note_submitted(call)
         return call
 
     def _note_submitted(self, known_as: PoolFuture[Any] | RingCall) -> None:
@@ -219,9 +230,7 @@ class Functions:
         function = packed.function
         if function is not None and function.on_rings and not self._waiting and self._may_use_rings(function):
             ring_call = self._ring_call(packed, copy_context(), future)
-            if ring_call is not None and self.client.calls.submit(ring_call):
-                # An interrupt before this line leaves a call that no end waits for: its caller has no future either.
-                self._note_submitted(future)
+            if ring_call is not None and self._submit_to_ring(ring_call, future):
                 return future
         call = _Call(packed, future)
         future.withdraw = partial(self._withdraw, call)
@@ -258,16 +267,27 @@ class Functions:
             self.client.open_futures.forget(each.known_as)
             if future is None:
                 each.future = future = PoolFuture()
-            call = _Call(Packed(functions[each.number], *each.pickled(), each.sent, each.name), future)
+            future.driver = None
+            each.handed = True
+            try:
+                call = _Call(Packed(functions[each.number], *self._repack(each), each.name), future)
+            except PoolRefused as error:
+                each.free()
+                future.settle(None, error)
+                continue
             each.sent = None
             call.context = each.context or call.context
             future.withdraw = partial(self._withdraw, call)
-            future.driver = None
             self.client.open_futures.follow(future)
-            each.handed = True
             self._waiting.append(call)
         self._send_waiting()
         self.client.wake_thread()
+
+    def _repack(self, call: RingCall) -> tuple[bytes, int, CallBuffers | None]:
+        """Return the arguments of a call on a ring as a message has them. Raises PoolRefused if they are too long for one."""
+        if call.sent is not None and call.sent.args:
+            return self._pickles.pack_arguments(call.sent.args, {})
+        return *call.pickled(), call.sent
 
     def _send_waiting(self) -> None:
         """Send the calls that wait, as far as there is room."""

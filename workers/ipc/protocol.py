@@ -29,6 +29,9 @@ IN_FILE: Final = 2**63 - 1
 PLAIN: Final = 2**62
 #: Added to it if they are positional scalars in the format of `marshal`, which takes a fourth of the time of pickles.
 SCALARS: Final = 2**61
+#: Added to it instead if some of them are arrays of the arena, which are named in place (`placed_arrays`). Functions have
+#: smaller numbers.
+PLACED: Final = 2**60
 
 
 def _is(kind: type) -> Callable[[Any], bool]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..ipc.call_ring import INLINE_BYTES
-from ..ipc.outlined_payload import ARGUMENT, Place, Slot, lay_out, pack_outlined, parse_outlined
+from ..ipc.outlined_payload import ARGUMENT, Outlined, Place, Slot, lay_out, pack_outlined, parse_outlined
 from .argument_views import ArgumentViews
 from .outlined_buffers import OutlinedBuffers, address_of_buffer, size_of, write_buffer
 from .result_slots import ResultSlots
@@ -29,6 +29,10 @@ class CallMemory:
         buffers = self._views.open(parsed)
         offset = last.start + (parsed.slots[last.source].offset if last.source >= 0 else 0)
         return memoryview(self._slots.arena.buffer(offset, last.nbytes)).cast("B"), buffers
+
+    def open_places(self, places: list[Place]) -> list[Any]:
+        """Return the memory of buffers of arguments that are in the arena already. Raises ValueError for others."""
+        return self._views.open(Outlined([], places, None))
 
     def close(self) -> None:
         """End a call whose arguments and result nothing here refers to any more."""

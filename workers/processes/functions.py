@@ -19,6 +19,7 @@ from ..ipc.channel import ESCAPES, MAX_MESSAGE, Message
 from ..ipc.outlined_payload import is_outlined
 from ..ipc.protocol import Kind
 from .call_memory import CallMemory
+from .placed_arrays import open_placed
 from .plain_pickles import UNPACKING_ERRORS, pack_scalar, pickle_scalar, unpack_scalar
 
 if TYPE_CHECKING:
@@ -131,12 +132,15 @@ class Functions:
             return (Kind.THREW, _trace(), _pickle_exception(client, error))
         return (Kind.ANSWER, value)
 
-    def call(self, number: int, function: int, payload: bytes, *, plain: bool = False) -> tuple[Any, ...]:
+    def call(
+        self, number: int, function: int, payload: bytes, *, plain: bool = False, placed: bool = False
+    ) -> tuple[Any, ...]:
         """Call a function of a client with pickled arguments, which are ``plain`` if they refer to nothing of the client's.
 
+        ``placed``: the arguments are what `pack_placed` has packed; then a value that is a scalar is packed as by `call_short`.
         Return ANSWER and the payload of the value, THREW, text and pickled exception, or UNFIT, error, message and log.
         """
-        answer = self._call(number, function, payload, plain=plain)
+        answer = self._call(number, function, payload, plain=plain, placed=placed)
         try:
             # The frames that refer to arguments and value have ended, except those that the function has kept.
             self._memory.close()
@@ -144,7 +148,7 @@ class Functions:
             return (Kind.THREW, _trace(), _pickle_exception(self._clients.get(number), error))
         return answer
 
-    def _call(self, number: int, function: int, payload: bytes, *, plain: bool) -> tuple[Any, ...]:
+    def _call(self, number: int, function: int, payload: bytes, *, plain: bool, placed: bool) -> tuple[Any, ...]:
         client = self._clients.get(number)
         try:
             if client is None:
@@ -154,7 +158,7 @@ class Functions:
             if client.unfit is not None:
                 return (Kind.UNFIT, *client.unfit)
             try:
-                call, (args, kwargs) = self._load(client.namespace, function, payload, plain=plain)
+                call, (args, kwargs) = self._load(client.namespace, function, payload, plain=plain, placed=placed)
             except BaseException as error:  # noqa: BLE001 - loading runs the user's code
                 text = f"a function or its arguments cannot be loaded in a worker process: {_line(error)}"
                 return (Kind.UNFIT, "CallNotLoaded", text, _trace())
@@ -164,6 +168,8 @@ class Functions:
                 # The function has forked, and the child returned from it: only the parent goes on as the worker.
                 if os.getpid() != self._process:
                     os._exit(0)
+            if placed and (packed := pack_scalar(returned)) is not None and len(packed) <= INLINE_BYTES:
+                return (Kind.ANSWER, packed, RETURNED_PLAIN)
             value = pickle_scalar(returned)
             if value is None or len(value) > INLINE_BYTES:
                 value = self._memory.pack(partial(client.namespace.pickle_result, returned), _RESULT_BYTES)
@@ -194,7 +200,9 @@ class Functions:
                 _trace(),
             ]
 
-    def _load(self, namespace: Namespace, number: int, payload: bytes, *, plain: bool = False) -> tuple[Any, Any]:
+    def _load(
+        self, namespace: Namespace, number: int, payload: bytes, *, plain: bool = False, placed: bool = False
+    ) -> tuple[Any, Any]:
         """Return a function and its arguments, with the globals of both in place."""
         if not number:
             (call, args, kwargs), found = _load_with_folders(namespace, payload)
@@ -206,6 +214,8 @@ class Functions:
             function.data = b""
         if function.globals:
             namespace.install(function.globals)
+        if placed:
+            return function.call, (open_placed(unpack_scalar(payload), self._memory.open_places), {})
         data: bytes | memoryview = payload
         buffers: list[Any] = []
         if is_outlined(payload):

@@ -52,7 +52,7 @@ class OutlinedBuffers:
         if dtype.hasobject:
             return NotImplemented
         kind: Any = dtype
-        if dtype.metadata is None and _describes(dtype):
+        if dtype.metadata is None and describes(dtype):
             kind = dtype.str
         elif plain:
             return NotImplemented
@@ -130,7 +130,7 @@ def _address_in_order() -> Callable[[Any], int]:
 
 
 @lru_cache(64)
-def _describes(dtype: Any) -> bool:
+def describes(dtype: Any) -> bool:
     """Return whether a data type's text stands for it, which is not so for records and those of other packages."""
     import numpy
 

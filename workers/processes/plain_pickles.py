@@ -72,13 +72,13 @@ class _PlainPickler(pickle.Pickler):
 
 def pickle_scalar(value: object) -> bytes | None:
     """Return the pickle of a number, a short text, short bytes or None; None for any other value."""
-    return pickle.dumps(value, pickle.HIGHEST_PROTOCOL) if _is_scalar(value) else None
+    return pickle.dumps(value, pickle.HIGHEST_PROTOCOL) if is_scalar(value) else None
 
 
 def pickle_scalars(args: tuple[Any, ...]) -> bytes | None:
     """Return the pickle of positional arguments that are all scalars, and of no others by name; None for any other ones."""
     for value in args:
-        if not _is_scalar(value):
+        if not is_scalar(value):
             return None
     return pickle.dumps((args, {}), pickle.HIGHEST_PROTOCOL)
 
@@ -134,7 +134,8 @@ def _check_scalars(data: bytes) -> None:
             raise ValueError(f"an argument of kind {kind}")
 
 
-def _is_scalar(value: object) -> bool:
+def is_scalar(value: object) -> bool:
+    """Return whether a value is a number, a short text, short bytes or None."""
     kind = type(value)
     return kind in _NUMBERS or (kind in _TEXTS and len(value) <= _SHORT)  # type: ignore[arg-type]
 

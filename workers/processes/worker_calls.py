@@ -19,7 +19,7 @@ from typing import Any, Final
 from ..ipc.call_ring import BY_MESSAGE, DOZE_S, RAISED, RETURNED, CallEntry, ServingCallRing
 from ..ipc.channel import Channel, Message
 from ..ipc.gate import WorkerGate
-from ..ipc.protocol import PLAIN, SCALARS, Kind
+from ..ipc.protocol import PLACED, PLAIN, SCALARS, Kind
 from ..ipc.ring import MalformedRing
 from ..memory.arena_view import ArenaView
 from .functions import Functions
@@ -221,7 +221,7 @@ class WorkerCalls:
     def _call(self, attached: _Attached, entry: CallEntry) -> None:
         ring = attached.ring
         _, number, request, arguments = entry
-        known = attached.functions.get(number & (SCALARS - 1))
+        known = attached.functions.get(number & (PLACED - 1))
         if known is None:
             raise MalformedRing(f"a call of function {number}, which the client does not have here")
         self._prints.begin_next([Kind.CALL_PRINTED, ring.number, request])
@@ -229,6 +229,8 @@ class WorkerCalls:
         try:
             if number & SCALARS:
                 answer = self._functions.call_short(attached.client, known, arguments)
+            elif number & PLACED:
+                answer = self._functions.call(attached.client, known, arguments, placed=True)
             else:
                 answer = self._functions.call(attached.client, known, arguments, plain=number >= PLAIN)
         finally:

@@ -1,0 +1,121 @@
+"""Arguments that are scalars and arrays of the arena: in one flat tuple of scalars, which names the arrays in place.
+
+Neither side makes or reads a pickle or a table for them. The tuple begins with a letter for each argument: `_SCALAR`, or the
+order in memory of an array. Then come the values: a scalar, or an array's offset, data type, number of dimensions and dimensions.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from ..ipc.outlined_payload import IN_PLACE, LONG, Place
+from .outlined_buffers import describes, is_array
+from .plain_pickles import is_scalar, pack_scalars
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+_SCALAR: Final = "s"
+#: The texts of data types that `describes` accepts, none of which has objects.
+_DTYPE: Final = re.compile(r"[<>|][biufcmMSU]\d{1,9}(\[\d*[A-Za-z]+\])?")
+
+
+class Held(NamedTuple):
+    """An array that is named in place, and where it is."""
+
+    array: NDArray[Any]
+    place: Place
+
+
+def pack_placed(args: tuple[Any, ...], find: Callable[[int, int], int]) -> tuple[bytes, list[Held]] | None:
+    """Return arguments as bytes, and the arrays among them; None unless all are scalars or long arrays in the arena, each once.
+
+    ``find(address, nbytes)`` returns the offset of memory in the arena, -1 for other memory.
+    """
+    kinds = ""
+    flat: list[Any] = [kinds]
+    held: list[Held] = []
+    for value in args:
+        if is_scalar(value):
+            kinds += _SCALAR
+            flat.append(value)
+            continue
+        # An array that owns its memory is not in the arena.
+        if not is_array(value) or value.base is None or value.nbytes < LONG:
+            return None
+        flags, dtype = value.flags, value.dtype
+        if any(each.array is value for each in held):
+            return None  # a pickle makes one array of it
+        if not flags.forc or dtype.metadata is not None or not describes(dtype):
+            return None
+        nbytes: int = value.nbytes
+        offset = find(_address_of()(value), nbytes)
+        if offset < 0:
+            return None
+        shape = value.shape
+        kinds += "C" if flags.c_contiguous else "F"
+        flat += (offset, dtype.str, len(shape), *shape)
+        held.append(Held(value, Place(IN_PLACE, offset, nbytes)))
+    flat[0] = kinds
+    packed = pack_scalars(tuple(flat))
+    return None if packed is None else (packed, held)
+
+
+def open_placed(flat: tuple[Any, ...], open_places: Callable[[list[Place]], list[Any]]) -> list[Any]:
+    """Return the arguments of what `pack_placed` has packed; ``open_places`` returns the memory of places.
+
+    Raises ValueError, TypeError or IndexError for what nothing packed; no array has memory that is not of its place.
+    """
+    args: list[Any] = []
+    arrays: list[tuple[int, Any, Any, Any]] = []
+    places: list[Place] = []
+    at = 1
+    for kind in flat[0]:
+        if kind == _SCALAR:
+            args.append(flat[at])
+            at += 1
+            continue
+        offset, text, count = flat[at : at + 3]
+        shape = flat[at + 3 : at + 3 + count]
+        at += 3 + count
+        dtype = _dtype(text)
+        nbytes = dtype.itemsize
+        for extent in shape:
+            if type(extent) is not int or extent < 0:
+                raise TypeError(f"an array of extent {extent!r}")  # a text times a number would be a long text
+            nbytes *= extent
+        arrays.append((len(args), shape, dtype, kind))
+        args.append(None)
+        places.append(Place(IN_PLACE, offset, nbytes))
+    make: Any = _array_type()
+    for (index, shape, dtype, order), buffer in zip(arrays, open_places(places), strict=True):
+        args[index] = make(shape, dtype, buffer, order=order)
+    return args
+
+
+@lru_cache(64)
+def _dtype(text: str) -> Any:
+    """Return a data type by its text. Raises TypeError for one of objects, whose bytes would be taken for addresses."""
+    import numpy
+
+    if _DTYPE.fullmatch(text) is None:
+        raise TypeError(f"an argument of data type {text!r}")
+    return numpy.dtype(text)
+
+
+@lru_cache(1)
+def _address_of() -> Callable[[Any], int]:
+    """Return a function of a module that imports NumPy. An import in a function takes a microsecond each time."""
+    from ..memory.array_address import address_of
+
+    return address_of
+
+
+@lru_cache(1)
+def _array_type() -> Any:
+    import numpy
+
+    return numpy.ndarray
