@@ -98,7 +98,8 @@ def _add_differences(name: str) -> str:
 def _scale(name: str) -> str:
     """VSCALEFPS: ``%x`` times two to the power of the whole part of ``%power``, rounded once, as the processor is set.
 
-    A product of 0 and an infinite power, or of an infinite number and the power of minus infinity, is NaN.
+    A product of 0 and an infinite power, or of an infinite number and the power of minus infinity, is NaN. A quiet NaN times
+    an infinite power is infinity or 0.
     """
     lines = [
         "%d = fpext <16 x float> %x to <16 x double>",
@@ -117,8 +118,14 @@ def _scale(name: str) -> str:
         "%none = fcmp oeq <16 x double> %p, splat (double 0xFFF0000000000000)",
         "%factor = select <16 x i1> %none, <16 x double> zeroinitializer, <16 x double> %f1",
         "%product = fmul <16 x double> %d, %factor",
+        "%x.bits = bitcast <16 x float> %x to <16 x i32>",
+        f"%x.size = and <16 x i32> %x.bits, splat (i32 {0x7FFFFFFF})",
+        f"%quiet = icmp uge <16 x i32> %x.size, splat (i32 {0x7FC00000})",
+        "%infinite = or <16 x i1> %endless, %none",
+        "%ignored = and <16 x i1> %quiet, %infinite",
+        "%scaled = select <16 x i1> %ignored, <16 x double> %factor, <16 x double> %product",
         "%unknown = fcmp uno <16 x double> %p, %p",
-        "%found = select <16 x i1> %unknown, <16 x double> %p, <16 x double> %product",
+        "%found = select <16 x i1> %unknown, <16 x double> %p, <16 x double> %scaled",
         "%rounded = fptrunc <16 x double> %found to <16 x float>",
         "%lanes = bitcast i16 %mask to <16 x i1>",
         "%r = select <16 x i1> %lanes, <16 x float> %rounded, <16 x float> %other",
