@@ -1,9 +1,9 @@
 """Eight processes want the same twelve Numba kernels at once: poolrt's creators beside Numba's own `cache=True`.
 
 Cold, no process has the kernels; the clock runs from the start of the first process until the last one has all results. Warm,
-they are cached; each process's clock runs from the end of `import numpy`, when all begin together. Both compile the same
-functions with the same options: Numba gets them with their closures written out as globals, since it cannot find closures
-again. Each process begins with another kernel, so that Numba's find many of each other's.
+they are cached; each process's clock runs from the end of `import numpy`, when all begin together. Both compute the same
+functions, Numba in loops over arrays (`numba_kernels.py`), since it cannot compile poolrt's kernels. Each process begins with
+another kernel, so that Numba's find many of each other's.
 """
 
 from __future__ import annotations
@@ -16,13 +16,11 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import textwrap
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
@@ -164,7 +162,8 @@ class _Creators:
 @contextmanager
 def _numba(folder: str, environment: dict[str, str]) -> Iterator[Run]:
     module = Path(folder, "storm_kernels.py")
-    module.write_text(_with_globals(), encoding="utf-8")
+    # Numba's files are beside the module.
+    shutil.copyfile(HERE / "numba_kernels.py", module)
 
     def run(cold: bool) -> Storm:
         begin = time.perf_counter()
@@ -173,24 +172,6 @@ def _numba(folder: str, environment: dict[str, str]) -> Iterator[Run]:
         return Storm(wall, [item["seconds"] for item in answers], sum(item["compiled"] for item in answers))
 
     yield run
-
-
-def _with_globals() -> str:
-    """Return a module with the twelve kernels: the generator's own source with the closure written out as globals."""
-    package = "poolrt.workers.kernels.native"
-    spec = find_spec(f"{package}.eltwise")
-    if spec is None or spec.origin is None:
-        raise SystemExit("the generator has no source")
-    head, _, make = Path(spec.origin).read_text(encoding="utf-8").partition("def make(")
-    kernel, _, signature = make[make.index("    def kernel(") :].partition("    return kernel, ")
-    parts = [
-        head.replace("from . import", f"from {package} import").replace("from .vec", f"from {package}.vec"),
-        f"SIGNATURE = {signature}finish = functions.post_ops(())\n",
-    ]
-    for name in KERNELS:
-        text = textwrap.dedent(kernel).replace("def kernel(", f"def {name}(").replace("apply(", f"apply_{name}(")
-        parts.append(f'apply_{name} = functions.eltwise("{name}")\n\n\n{text}')
-    return "\n\n".join(parts)
 
 
 def _processes(
