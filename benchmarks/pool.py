@@ -151,7 +151,7 @@ def _after_pause(call: Callable[[], object]) -> float:
 def _report(title: str, found: dict[str, float], goal: float) -> None:
     lines = [f"{name}: {seconds * 1e6:.1f} us" for name, seconds in found.items()]
     ratio = found["poolrt"] / found["ProcessPoolExecutor"]
-    record(f"pool: {title}", [*lines, f"ratio to ProcessPoolExecutor: {ratio:.2f} (goal: at most {goal:g})"])
+    record(f"pool: {title}", [*lines, f"ratio {ratio:.2f} to ProcessPoolExecutor (goal: at most {goal:g})"])
 
 
 def _report_pinned(
