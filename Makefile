@@ -59,8 +59,8 @@ prebuilt: $(VENV)/.for-run ## compile the kernels of well-known networks into th
 wheel: prebuilt ## build a wheel with prebuilt kernels in dist/
 	@$(PIP) wheel --no-deps --wheel-dir dist .
 
-# What holds processes to bounds of a second or so has the machine to itself; everything else shares the processors, in one
-# process more than these, up to eight (`tests/conftest.py`).
+# What holds processes to bounds of a second or so has the machine to itself; everything else shares the processors, in two
+# processes more than these, up to eight (`tests/conftest.py`).
 ALONE := tests/acceptance/test_killed_clients.py tests/cachestore/test_failures.py tests/poolrt/pool/test_ends.py \
 	tests/workers/verbose/test_times.py
 

@@ -47,8 +47,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """Return one process more than processors: tests wait for processes, servers and clocks for a part of their time."""
-    return len(os.sched_getaffinity(0)) + 1
+    """Return two processes more than processors: tests wait for processes, servers and clocks for half of their time."""
+    return len(os.sched_getaffinity(0)) + 2
 
 
 @pytest.hookimpl(tryfirst=True)
