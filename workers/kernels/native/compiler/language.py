@@ -36,6 +36,12 @@ def intrinsic(typing: Typing) -> Any:
     return Intrinsic(typing)
 
 
+def not_inlined(function: _F) -> _F:
+    """Mark a function that is part of no caller's code: LLVM may repeat a caller's loops for each case in it."""
+    vars(function)["is_not_inlined"] = True
+    return function
+
+
 def inlined(function: _F) -> _F:
     """Mark a function that is part of the code of each caller, however large it is."""
     vars(function)["is_inlined"] = True

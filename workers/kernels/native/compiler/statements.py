@@ -68,6 +68,8 @@ class Body(Expressions):
         align_stack(made)
         if getattr(self.function, "is_inlined", False):
             made.attributes.add("alwaysinline")
+        if getattr(self.function, "is_not_inlined", False):
+            made.attributes.add("noinline")
         entry = made.append_basic_block("entry")
         body = made.append_basic_block("body")
         self.b = b = ir.IRBuilder(entry)

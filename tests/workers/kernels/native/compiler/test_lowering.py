@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from poolrt.workers.engines.object_loader import load_object
 from poolrt.workers.kernels.native.compiler import types
 from poolrt.workers.kernels.native.compiler.codegen import CompileError, compile_function
-from poolrt.workers.kernels.native.compiler.language import inlined
+from poolrt.workers.kernels.native.compiler.language import inlined, not_inlined
 from poolrt.workers.kernels.native.reference.scalars import write_64, write_f64
 
 Number = int | float
@@ -130,8 +130,46 @@ def returned(x: int, y: int) -> int:
     return -1
 
 
+def digits(x: int, y: int) -> int:
+    total = 0
+    while x > 0:
+        total += x % y
+        x = x // y
+    return total
+
+
+@inlined
+def repeated(x: int, y: int) -> int:
+    return digits(x, y) + digits(y, 7) + digits(x + y, 5) + digits(x - y, 3)
+
+
+@not_inlined
+def once(x: int, y: int) -> int:
+    return digits(x, y) + digits(y, 7) + digits(x + y, 5) + digits(x - y, 3)
+
+
+def calls_inlined(x: int, y: int) -> int:
+    return repeated(x, 2 + y % 5) - repeated(y, 3 + x % 3) + repeated(x % 99, 9) - repeated(y % 99, 8)
+
+
+def calls_not_inlined(x: int, y: int) -> int:
+    return once(x, 2 + y % 5) - once(y, 3 + x % 3) + once(x % 99, 9) - once(y % 99, 8)
+
+
+def test_a_function_that_is_not_inlined_is_in_the_code_once() -> None:
+    def size(function: Callable[[int, int], int]) -> int:
+        def entry(begin: int, end: int, out: int, x: int, y: int) -> None:
+            write_64(out, function(x, y))
+
+        return len(compile_function("entry", entry, types.void(*[types.int64] * 5), "x86-64-v2"))
+
+    assert size(calls_not_inlined) < 0.75 * size(calls_inlined)
+
+
 @pytest.mark.parametrize(
-    "function", [quotients, bits, extremes, choices, searched, called, returned], ids=lambda f: f.__name__
+    "function",
+    [quotients, bits, extremes, choices, searched, called, returned, calls_inlined, calls_not_inlined],
+    ids=lambda f: f.__name__,
 )
 def test_whole_numbers_are_pythons(function: Callable[[int, int], int]) -> None:
     native = compiled(function, types.int64, types.int64)
