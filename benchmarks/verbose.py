@@ -32,12 +32,7 @@ if TYPE_CHECKING:
 ROUNDS: Final = 400
 REPEAT: Final = 50
 
-_ASKED_FOR_LINES: Final = """\
-    if self.engine.verbose.executes:
-        execution.execute(stream, args, self._described())
-    else:
-        execution.execute(stream, args)
-"""
+_ASKED_FOR_LINES: Final = ", self._described() if engine.verbose.executes else None"
 _TIMED: Final = """\
     if begin:
         engine.verbose.created(self._described(), self.source, engine.verbose.now() - begin)
@@ -61,7 +56,9 @@ class BareExecution(CpuExecution):
     """An execution that knows no lines."""
 
     execute = without(
-        CpuExecution.execute, ("regions if text is None else stamp(regions, text, stream.pool)", "regions")
+        CpuExecution.execute,
+        ("stream.is_sequential and text is None", "stream.is_sequential"),
+        ("regions if text is None else stamp(regions, text, stream.pool)", "regions"),
     )
 
 
@@ -73,7 +70,7 @@ class BarePrimitive(Primitive):
         ("    begin = engine.verbose.now() if engine.verbose.creates else 0\n", ""),
         (_TIMED, ""),
     )
-    _run = without(Primitive._run, (_ASKED_FOR_LINES, "    execution.execute(stream, args)\n"))
+    execute = without(Primitive.execute, (_ASKED_FOR_LINES, ""))
 
 
 def main() -> None:
