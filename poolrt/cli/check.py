@@ -13,10 +13,13 @@ from poolrt.cli.model_option import add_open, model_path, open_arguments, requir
 from poolrt.cli.numbers import positive
 from poolrt.cli.plan_text import cell, fates, say_fates
 from poolrt.cli.report import JobFailed, Report, UsageError, bytes_text
+from poolrt.cli.stage_text import say_stages
 from poolrt.cli.streams import say
 from poolrt.settings import Settings
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from poolrt.graph.errors import GraphError, UnsupportedNode
     from poolrt.model_check import ModelCheck
     from poolrt.plan_listing import PlanListing
@@ -26,8 +29,8 @@ Check whether an ONNX model will run, and how: inputs, outputs, operators, data 
 steps, and which nodes are fused, folded or computed by a fallback.
 
 A model that cannot run is reported with all missing operators, and all unsupported options, at once: exit status 1.
-So is one that only sessions of poolrt.onnx run, in stages; a line says with which tensors the first stage ends, or that the
-model computes with strings.
+So is one that only sessions of poolrt.onnx run, in stages: lines say where these end, and show the plans that are known before
+a run, or say that the model computes with strings.
 Nothing is compiled, and no process is started.
 """
 _EPILOG: Final = """\
@@ -38,8 +41,9 @@ examples:
   poolrt check model.onnx --draw model.svg     a picture of the graph
   poolrt check --operators                the operators that poolrt has
 
---json prints model, runs, unsupported: [{operator, reason, node, count, missing}], first_stage: [tensor] for a model that
-sessions cut into stages, and for a model that runs engine,
+--json prints model, runs, unsupported: [{operator, reason, node, count, missing}], for a model that sessions cut into stages
+first_stage: [tensor] and stages: [{nodes, operators, ends_with, waits_for, course, error, plan: {steps}}], and for a model that
+runs engine,
 threads, nodes, inputs: [{name, dtype, shape, declared}], outputs, operators: {operator: nodes}, data_types: {type: tensors},
 memory: {weights, arena, workspace, scratchpad} in bytes, steps: [{operation, implementation, engine, count}], fused (nodes
 that share a step), folded, removed, views: [{name, operator}], references: [step], expanded: {operator: nodes}
@@ -78,9 +82,9 @@ def _execute(options: argparse.Namespace, settings: Settings, report: Report) ->
     try:
         check = check_model(options.model, **given, settings=settings)
     except UnsupportedNode as error:
-        return _report_unsupported(str(options.model), error, report)
+        return _report_unsupported(options.model, error, given, settings, report)
     except GraphError as error:
-        _say_stages(str(options.model), error, report)
+        _say_stages(options.model, error, given, settings, report)
         raise JobFailed(str(error)) from error
     if options.draw:
         write_drawing(options.draw, check.plan, f"{check.name} on {check.engine}")
@@ -117,16 +121,12 @@ def _say_check(model: str, check: ModelCheck, report: Report) -> None:
     shared = f"weights {bytes_text(memory.weights)}, inputs and outputs {bytes_text(memory.arena)}"
     own = f"workspace {bytes_text(memory.workspace)}, scratchpad {bytes_text(memory.scratchpad)}"
     report.say(f"memory      {shared}; each worker: {own}")
-    rows = [["steps", "operation", "implementation", "engine"]]
-    rows += [[str(count), *names] for names, count in _kinds(check.plan.listing).most_common()]
-    report.say_table(rows, right=frozenset({0}))
+    report.say_table(_rows(check.plan.listing), right=frozenset({0}))
 
 
 def _check_object(model: str, check: ModelCheck) -> dict[str, Any]:
     from dataclasses import asdict
 
-    names = ("operation", "implementation", "engine")
-    kinds = _kinds(check.plan.listing).most_common()
     return {
         "model": model,
         "runs": True,
@@ -139,10 +139,22 @@ def _check_object(model: str, check: ModelCheck) -> dict[str, Any]:
         "operators": check.operators,
         "data_types": check.data_types,
         "memory": asdict(check.memory),
-        "steps": [{**dict(zip(names, step, strict=True)), "count": count} for step, count in kinds],
+        "steps": _steps(check.plan.listing),
         **fates(check.plan),
         "expanded": Counter(node.operator for node in check.plan.expanded),
     }
+
+
+def _rows(listing: PlanListing) -> list[list[str]]:
+    """Return a table of the kinds of steps."""
+    kinds = _kinds(listing).most_common()
+    return [["steps", "operation", "implementation", "engine"], *([str(count), *names] for names, count in kinds)]
+
+
+def _steps(listing: PlanListing) -> list[dict[str, Any]]:
+    """Return the kinds of steps as JSON objects."""
+    names = ("operation", "implementation", "engine")
+    return [{**dict(zip(names, step, strict=True)), "count": count} for step, count in _kinds(listing).most_common()]
 
 
 def _kinds(listing: PlanListing) -> Counter[tuple[str, str, str]]:
@@ -153,29 +165,26 @@ def _counts(counted: Mapping[str, int]) -> str:
     return ", ".join(f"{name} {count}" for name, count in counted.items())
 
 
-def _report_unsupported(model: str, error: UnsupportedNode, report: Report) -> int:
+def _report_unsupported(
+    model: Path, error: UnsupportedNode, given: Mapping[str, Any], settings: Settings, report: Report
+) -> int:
     from dataclasses import asdict
 
     rows = [["nodes", "operator", "first node", "reason"]]
     rows += [[str(use.count), *map(cell, (use.operator, use.node, use.reason))] for use in error.uses]
     report.say_table(rows, right=frozenset({0}))
-    names = _say_stages(model, error, report)
-    stages = {"first_stage": names} if names else {}
-    report.result({"model": model, "runs": False, "unsupported": [asdict(use) for use in error.uses], **stages})
+    stages = _say_stages(model, error, given, settings, report)
+    report.result({"model": str(model), "runs": False, "unsupported": [asdict(use) for use in error.uses], **stages})
     say(f"poolrt: {model}: {error}")
     return 1
 
 
-def _say_stages(model: str, error: GraphError, report: Report) -> list[str]:
-    """Say where sessions cut a model that has no single plan; return the tensors with which the first stage ends."""
-    from poolrt.graph.errors import one_line
-    from poolrt.onnx.stages import computes_strings, first_cut, stopped_at
-
-    if computes_strings(model):
-        report.say(one_line(f"{model}: sessions of poolrt.onnx run it, and compute its strings between plans"))
-        return []
-    names = list(first_cut(model, error))
-    if names:
-        cut = f"the first one ends with {', '.join(names)}, for {stopped_at(error)}"
-        report.say(one_line(f"{model}: sessions of poolrt.onnx cut it into stages; {cut}"))
-    return names
+def _say_stages(
+    model: Path, error: GraphError, given: Mapping[str, Any], settings: Settings, report: Report
+) -> dict[str, Any]:
+    """Say where sessions cut a model that has no single plan; return it as JSON."""
+    return say_stages(
+        model, error, given, settings, report,
+        lambda plan: report.say_table(_rows(plan.listing), " " * 12, frozenset({0})),
+        lambda plan: {"steps": _steps(plan.listing)},
+    )  # fmt: skip

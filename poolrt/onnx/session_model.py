@@ -79,6 +79,11 @@ class SessionModel:
         """The version of ONNX's own operators."""
         return max((int(each.version) for each in self._file.proto.opset_import if each.domain in DOMAINS), default=1)
 
+    def declared_inputs(self) -> list[Any]:
+        """Return the inputs as the model declares them, without the initialisers that are listed as inputs."""
+        names = {port.name for port in self.inputs}
+        return [each for each in self._file.proto.graph.input if each.name in names]
+
     def fixed_shapes(self) -> dict[str, tuple[int, ...]] | None:
         """Return the shape of each input if the model leaves no size open, else None."""
         shapes: dict[str, tuple[int, ...]] = {}

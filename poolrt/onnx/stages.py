@@ -235,16 +235,6 @@ def computes_strings(source: Any) -> bool:
         return False
 
 
-def first_cut(source: Any, error: BaseException) -> tuple[str, ...]:
-    """Return the tensors with which the first stage of a model ends whose import raised an error; none if it has no stages."""
-    stop = stopped_at(error)
-    if not stop:
-        return ()
-    part = SessionModel(source, SessionOptions(), Settings.load(), "cpu").whole_part()
-    pair = part.cut(stop, str)
-    return pair[0].outputs if pair is not None else ()
-
-
 def _is_settled(stage: Stage) -> bool:
     return stage.is_settled
 

@@ -16,6 +16,8 @@ from poolrt.cli.plan_text import cell, fates, node_object, say_fates
 from poolrt.cli.process_store import use_store_of
 from poolrt.cli.reach import reach
 from poolrt.cli.report import JobFailed, Report, UsageError, bytes_text, seconds_text
+from poolrt.cli.stage_text import say_stages
+from poolrt.cli.streams import say
 from poolrt.settings import Settings
 
 from .profile_report import profile_object, say_profile
@@ -23,6 +25,7 @@ from .profile_report import profile_object, say_profile
 if TYPE_CHECKING:
     from poolrt.explained_plan import ExplainedPlan
     from poolrt.graph.builder import Graph
+    from poolrt.graph.errors import GraphError
     from poolrt.inprocess.profile import Profile
     from poolrt.plan_listing import PlannedStep
     from poolrt.pool import Pool
@@ -83,7 +86,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     values.add_argument(
         "--plan",
         action="store_true",
-        help="show the steps of a run: nodes, implementations, engines, layouts, reorders; and nodes that are no steps",
+        help="show the steps of a run: nodes, implementations, engines, layouts, reorders; and nodes that are no steps; of a "
+        "model that only sessions of poolrt.onnx run, the stages",
     )
     values.add_argument(
         "--profile",
@@ -133,13 +137,22 @@ def _execute(options: argparse.Namespace, settings: Settings, report: Report) ->
     with _pool(options, settings) as pool:
         from poolrt import load_onnx
         from poolrt.explained_plan import explain_plan
+        from poolrt.graph.errors import GraphError
 
         from . import measure, tensors
 
         if settings.redis_url and not settings.socket:
             _reach_redis(settings)
         limit = settings.constant_bytes
-        graph = load_onnx(options.model, **given, engine=settings.engine, constant_bytes=limit)
+        try:
+            graph = load_onnx(options.model, **given, engine=settings.engine, constant_bytes=limit)
+        except GraphError as error:
+            stages = _say_stages(options.model, error, given, settings, report) if options.plan else {}
+            if not stages:
+                raise
+            report.result({"model": str(options.model), "error": str(error), **stages})
+            say(f"poolrt: {error}")
+            return 1
         ports = [tensors.Port(name, dims, graph.input_types[name]) for name, dims in graph.inputs.items()]
         inputs = tensors.read_inputs(options.input, options.random_inputs, ports)
         outputs = graph.outputs
@@ -255,9 +268,20 @@ def _print_result(
         report.say(
             f"plan        {len(plan['steps'])} steps, {plan['reorders']} reorders, {plan['crossings']} across engines"
         )
-        report.say_table([_row(step) for step in plan["steps"]], indent=" " * 12)
+        _say_steps(plan, report)
         if explained is not None:
             say_fates(explained, report)
+
+
+def _say_stages(
+    model: Path, error: GraphError, given: Mapping[str, Any], settings: Settings, report: Report
+) -> dict[str, Any]:
+    """Print the stages of a model that has no single plan, and return them as JSON; nothing if it has none."""
+    return say_stages(model, error, given, settings, report, lambda plan: _say_steps(_plan(plan), report), _plan)
+
+
+def _say_steps(plan: Mapping[str, Any], report: Report) -> None:
+    report.say_table([_row(step) for step in plan["steps"]], indent=" " * 12)
 
 
 def _row(step: Mapping[str, Any]) -> list[str]:

@@ -20,6 +20,7 @@ from onnx import TensorProto, helper
 
 from poolrt import load_onnx
 from poolrt.cachestore import CacheStore
+from tests.poolrt.onnx.staged_models import KINDS
 from tests.poolrt.pool.created import create
 
 DIMS = (1, 16, 8, 8)
@@ -271,3 +272,23 @@ def _ours(place: Path) -> list[int]:
             except OSError:
                 continue
     return found
+
+
+def test_the_stages_of_a_model_without_a_single_plan_are_shown_with_their_steps(place: Path) -> None:
+    source, feeds = KINDS["chosen_rows"](np.random.default_rng())
+    onnx.save(source, place / "stages.onnx")
+    words = (
+        "stages.onnx",
+        "--random-inputs",
+        "0",
+        "--shape",
+        f"x={','.join(map(str, next(feeds)['x'].shape))}",
+        "--plan",
+    )
+    done = _run(place, *words)
+    assert (done.returncode, done.stdout.count("\nstage ")) == (1, 2)
+    assert "a run makes its plan, when it knows rows" in done.stdout
+    assert "poolrt: " in done.stderr
+    found = json.loads(_run(place, *words, "--json").stdout)
+    assert found["first_stage"] == ["rows", "turned"]
+    assert any(step["nodes"] for step in found["stages"][0]["plan"]["steps"])
