@@ -36,9 +36,12 @@ class Tiling:
     places: tuple[tuple[int, int, int], ...]
 
 
-def tiling(isa: str, rows: int, columns: int, blocks: int) -> Tiling:
-    """Return the tiles that cover ``rows`` x ``columns`` positions: two kinds at most, sized as evenly as can be."""
-    most = _POSITIONS[isa]
+def tiling(isa: str, rows: int, columns: int, blocks: int, most: int = 0) -> Tiling:
+    """Return the tiles that cover ``rows`` x ``columns`` positions: two kinds at most, sized as evenly as can be.
+
+    Tiles have at most ``most`` positions, or as many as fit in registers.
+    """
+    most = most or _POSITIONS[isa]
     runs = min(most // columns, _RUNS, rows)
     if runs < 2:
         sizes = _even(columns, most)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Final
 
 from ...desc import Arg, MemoryDesc, item_size
 from ...kernels.spec import KernelSpec
 from ..program import LaunchArgument
-from .convolution_tiles import strips, tiling
+from .convolution_tiles import output_blocks, strips, tiling
 from .integer_epilogue import NONE, Epilogue
 from .nest_builder import NestBuilder
 
@@ -15,6 +16,9 @@ from .nest_builder import NestBuilder
 GROUP = {"vnni": 4, "pairs": 2}
 #: Bytes of such a group in src.
 GROUP_BYTES = 4
+#: Most tiles, and most positions of one, that add up weights themselves: less work than a pass over all weights, and registers.
+_FEW_TILES: Final = 4
+_FEW_POSITIONS: Final = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,18 +62,25 @@ def reduce_integers(
     src_scale, weight_scales, dst_scale = (epilogue.scale(arg) for arg in (Arg.SRC, Arg.WEIGHTS, Arg.DST))
     src_point, dst_point = epilogue.point(Arg.SRC), epilogue.point(Arg.DST)
     narrow = outputs.dst.dtype in ("u8", "s8")
+    tiles = tiling(isa, positions.rows, positions.columns, blocks, _FEW_POSITIONS)
+    counts = how == "vnni" and (shift != 0 or src_point != NONE) and outputs.images * len(tiles.places) <= _FEW_TILES
+    if counts:
+        # Beside the sums of each position are those of the weights.
+        tiles = replace(tiles, blocks=output_blocks(isa, sum(tiles.kinds[0]) + 1, blocks))
+    else:
+        tiles = tiling(isa, positions.rows, positions.columns, blocks)
     build.launch(
         KernelSpec.of(
             "integer_terms", how=how, exact=exact, bias=outputs.bias.dtype if outputs.bias else "", less=how == "pairs",
             kind=kind,
         ),
         (
-            weights, bias, src_point, NONE if narrow else dst_point, src_scale, weight_scales, dst_scale, terms, factors, offsets,
-            *(("i", n) for n in (count, epilogue.scale_step, blocks, channels, shift)), ("f", epilogue.added),
+            weights, bias, NONE if counts else src_point, NONE if narrow else dst_point, src_scale, weight_scales, dst_scale,
+            terms, factors, offsets,
+            *(("i", n) for n in (count, epilogue.scale_step, blocks, channels, 0 if counts else shift)), ("f", epilogue.added),
         ),
         groups * blocks,
     )  # fmt: skip
-    tiles = tiling(isa, positions.rows, positions.columns, blocks)
     passes = -(-blocks // tiles.blocks)
     items = outputs.images * groups
     cut = strips(len(tiles.places), positions.image, blocks * weight_block, passes, items)
@@ -92,10 +103,10 @@ def reduce_integers(
                 area * line * other_size, line * other_size,
             )
         ),
-        ("f", epilogue.weight), ("f", epilogue.low), ("f", epilogue.high),
+        src_point, ("i", shift), ("f", epilogue.weight), ("f", epilogue.low), ("f", epilogue.high),
     )  # fmt: skip
     kernel = KernelSpec.of(
         "integer_conv", how=how, tiles=tiles.kinds, blocks=tiles.blocks, dtype=outputs.dst.dtype, residual=other,
-        exact=exact, part=channels % 16 != 0, kind=kind,
+        exact=exact, part=channels % 16 != 0, kind=kind, counts=counts,
     )  # fmt: skip
     build.launch(kernel, args, outputs.images * groups * (len(cut) - 1) * passes)

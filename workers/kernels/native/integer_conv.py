@@ -23,18 +23,20 @@ _RANGES: Final = {"u8": (0.0, 255.0), "s8": (-128.0, 127.0)}
 
 def make(
     isa: str, how: str, tiles: tuple[tuple[int, ...], ...], blocks: int, dtype: str, residual: str, exact: bool,
-    part: bool, kind: str,
+    part: bool, kind: str, counts: bool = False,
 ) -> tuple[Callable[..., None], Any]:  # fmt: skip
     """Return the kernel for one or two kinds of ``tiles``, tuples of runs; ``blocks`` of 16 outputs are computed at once.
 
     ``dtype`` and ``residual`` (nothing: none) are data types of dst and of what is added; ``part`` if the outputs of a
-    group are no whole blocks; ``kind`` is the data type of weights.
+    group are no whole blocks; ``kind`` is the data type of weights. With ``counts``, tiles add up the weights that the zero point
+    of src and what was added to src are multiplied by; else the terms have that.
 
     Arguments, sizes in bytes unless said otherwise: addresses of src, weights, dst, residual, terms (s32), factors and
     offsets (f32, one an output, groups filled up to whole blocks), and of scale (f32) and zero point (s32) of dst (0:
     none); the tables of steps (T times src offset, groups of numbers), tiles (kind, src offset, position) and strips (first
     tile of each, and the end); then strips, groups, output blocks a group, T and channels a group; the strides src_batch,
-    src_group, run, step, weight_group, weight_block, dst_batch, dst_step, residual_batch and residual_step; and as floats
+    src_group, run, step, weight_group, weight_block, dst_batch, dst_step, residual_batch and residual_step; the address of the
+    zero point of src (s32; 0: none) and what was added to src, both without effect unless tiles count weights; and as floats
     the residual's factor and the bounds of the result before scale and zero point of dst.
     One item of work is a strip of tiles for ``blocks`` output blocks of one group of one image.
     """
@@ -42,7 +44,7 @@ def make(
     bits = register_bits(isa)
 
     def tile(runs: tuple[int, ...], count: int) -> Any:
-        return make_integer_tile(IntegerTile(how, bits, runs, count, dtype, residual, exact, part, kind))
+        return make_integer_tile(IntegerTile(how, bits, runs, count, dtype, residual, exact, part, kind, counts))
 
     wide_first, wide_second, single_first, single_second = (
         tile(runs, count) for count in (blocks, 1) for runs in (first, second)
@@ -57,7 +59,7 @@ def make(
         scale: int, zero_point: int, steps: int, tile_table: int, strip_table: int, strips: int, groups: int,
         group_blocks: int, T: int, channels: int, src_batch: int, src_group: int, run: int, step: int,
         weight_group: int, weight_block: int, dst_batch: int, dst_step: int, other_batch: int, other_step: int,
-        weight: float, low: float, high: float,
+        src_point: int, minus: int, weight: float, low: float, high: float,
     ) -> None:  # fmt: skip
         parts = (group_blocks + blocks - 1) // blocks
         if scale != 0:
@@ -68,6 +70,8 @@ def make(
         plus = 0
         if zero_point != 0:
             plus = load_s32(zero_point)
+        if counts and src_point != 0:
+            minus += load_s32(src_point)
         lowest, highest = least, most
         if bytewise:
             lowest, highest = least - plus, most - plus
@@ -106,11 +110,11 @@ def make(
                     if is_second:
                         wide_second(T, steps, at, run, step, rows, weight_block, ahead, to, dst_step, terms + numbers,
                                     factors + numbers, offsets + numbers, count, beside, other_step, factor32,
-                                    low32, high32, plus)  # fmt: skip
+                                    low32, high32, plus, minus)  # fmt: skip
                     else:
                         wide_first(T, steps, at, run, step, rows, weight_block, ahead, to, dst_step, terms + numbers,
                                    factors + numbers, offsets + numbers, count, beside, other_step, factor32,
-                                   low32, high32, plus)  # fmt: skip
+                                   low32, high32, plus, minus)  # fmt: skip
                 else:
                     for j in range(rest):
                         own = numbers + j * 64
@@ -118,11 +122,11 @@ def make(
                             single_second(T, steps, at, run, step, rows + j * weight_block, weight_block, 0,
                                           to + j * 16 * size, dst_step, terms + own, factors + own, offsets + own,
                                           count - j * 16, beside + j * 16 * other_size, other_step, factor32,
-                                          low32, high32, plus)  # fmt: skip
+                                          low32, high32, plus, minus)  # fmt: skip
                         else:
                             single_first(T, steps, at, run, step, rows + j * weight_block, weight_block, 0,
                                          to + j * 16 * size, dst_step, terms + own, factors + own, offsets + own,
                                          count - j * 16, beside + j * 16 * other_size, other_step, factor32,
-                                         low32, high32, plus)  # fmt: skip
+                                         low32, high32, plus, minus)  # fmt: skip
 
-    return conv, types.void(*[types.int64] * 29, *[types.float64] * 3)
+    return conv, types.void(*[types.int64] * 31, *[types.float64] * 3)

@@ -43,6 +43,8 @@ SIZES: Final = {"u8": 1, "s8": 1, "s32": 4, "f32": 4}
 _ROUND: Final = 12582912.0
 #: The largest float32 that an int32 holds.
 _MOST: Final = 2147483520.0
+#: A group of ones, by how groups are multiplied.
+_ONES: Final = {"vnni": 0x01010101, "pairs": 0x00010001}
 _V8: Final = ir.VectorType(I8, LANES)
 
 
@@ -53,7 +55,7 @@ class IntegerTile:
     ``how`` and ``bits`` say how groups are multiplied, ``runs`` are lengths of runs of neighbouring positions. ``dtype``
     and ``residual`` are the data types of dst and of what is added ("": nothing). ``exact`` sums are stored as they are;
     others are scaled. ``part`` if the lanes behind the last output must not be stored. ``kind`` is the data type of
-    weights.
+    weights. With ``counts``, the tile adds up the weights of each output, and sums get a multiple of that.
     """
 
     how: str
@@ -65,6 +67,7 @@ class IntegerTile:
     exact: bool
     part: bool
     kind: str
+    counts: bool = False
 
 
 class _Arguments(NamedTuple):
@@ -90,6 +93,7 @@ class _Arguments(NamedTuple):
     lower: Value
     upper: Value
     point: Value  #: added to results of bytes after they are rounded
+    minus: Value  #: what is subtracted for each weight of an output, if the tile adds these up
 
 
 def make_integer_tile(shape: IntegerTile) -> Any:
@@ -99,14 +103,16 @@ def make_integer_tile(shape: IntegerTile) -> Any:
     def tile(
         _: Any, T: Any, steps: Any, src: Any, run: Any, step: Any, weights: Any, weight_block: Any, ahead: Any,
         dst: Any, dst_step: Any, terms: Any, factor: Any, offset: Any, count: Any, residual: Any, residual_step: Any,
-        weight: Any, lower: Any, upper: Any, point: Any,
+        weight: Any, lower: Any, upper: Any, point: Any, minus: Any,
     ) -> Any:  # fmt: skip
         def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
             arguments = _Arguments(*a)
             _emit_stores(b, shape, arguments, _emit_sums(b, shape, arguments))
             return context.get_dummy_value()
 
-        return types.void(*[types.int64] * 16, types.float32, types.float32, types.float32, types.int64), emit
+        return types.void(
+            *[types.int64] * 16, types.float32, types.float32, types.float32, types.int64, types.int64
+        ), emit
 
     return tile
 
@@ -124,6 +130,8 @@ def _emit_sums(b: Builder, shape: IntegerTile, a: _Arguments) -> list[Value]:
     t = _phi(b, I64, I64(0), before)
     first_row = _phi(b, I64, a.weights, before)
     carried = [_phi(b, VI, start[j], before) for _ in range(sum(shape.runs)) for j in blocks]
+    zero = ir.Constant(VI, [0] * LANES)
+    carried += [_phi(b, VI, zero, before) for _ in blocks if shape.counts]
     entry = b.add(a.steps, b.mul(t, I64(16)))
     offset, groups = (b.load(pointer(b, b.add(entry, I64(8 * i)), I64), align=8) for i in range(2))
     begin = b.add(a.src, offset)
@@ -143,6 +151,9 @@ def _emit_sums(b: Builder, shape: IntegerTile, a: _Arguments) -> list[Value]:
             at = b.gep(base, [b.mul(a.step, I64(position))])
             word = splat(b, b.load(b.bitcast(at, I32.as_pointer()), align=1))
             new += [multiply_groups(b, shape.how, shape.bits, sums[len(new) + j], word, factors[j]) for j in blocks]
+    if shape.counts:
+        ones = ir.Constant(VI, [_ONES[shape.how]] * LANES)
+        new += [multiply_groups(b, shape.how, shape.bits, sums[len(new) + j], ones, factors[j]) for j in blocks]
     left_next, row_next, source_next = b.sub(left, I64(1)), b.add(row, I64(row_bytes)), b.add(source, I64(4))
     for phi, value in zip((left, row, source, *sums), (left_next, row_next, source_next, *new), strict=True):
         phi.add_incoming(value, inner)
@@ -154,6 +165,10 @@ def _emit_sums(b: Builder, shape: IntegerTile, a: _Arguments) -> list[Value]:
         phi.add_incoming(value, latch)
     b.cbranch(b.icmp_signed("<", t_next, a.T), outer, done)
     b.position_at_end(done)
+    if shape.counts:
+        minus = splat(b, b.trunc(a.minus, I32))
+        less = [b.mul(minus, value) for value in new[-shape.blocks :]]
+        new = [b.sub(value, less[number % shape.blocks]) for number, value in enumerate(new[: -shape.blocks])]
     return new
 
 

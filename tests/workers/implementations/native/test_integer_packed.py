@@ -149,3 +149,24 @@ def test_weights_without_sign_are_multiplied_in_pairs(native: NativeRunner, dtyp
             args = {Arg.SRC: left, Arg.WEIGHTS: right, zero_points_of(Arg.SRC): np.array([point])}
             exact = ((left.astype(np.int64) - point) @ right.astype(np.int64)).astype(np.int32)
             np.testing.assert_array_equal(native.results(pd, args)[Arg.DST], exact, f"{op} {point}")
+
+
+@pytest.mark.parametrize("dtype", ["u8", "s8"])
+def test_few_tiles_add_up_the_weights_that_a_zero_point_is_multiplied_by(native: NativeRunner, dtype: str) -> None:
+    rng = np.random.default_rng(random.SystemRandom().randrange(1 << 32))
+    for rows, counts in ((1, True), (5, True), (6, True), (14, True), (48, True), (60, False)):
+        depth, columns = (int(rng.integers(1, 200)) for _ in range(2))
+        left, right = drawn(rng, dtype, rows, depth), drawn(rng, "s8", depth, columns)
+        # Given a zero point that is known when the product runs
+        op = Matmul(
+            MemoryDesc(left.shape, dtype), MemoryDesc(right.shape, "s8", "any"), None, MemoryDesc((rows, columns), "s32"),
+        )  # fmt: skip
+        attr = PrimitiveAttr(zero_points=(Quantisation(Arg.SRC),))
+        # When it is computed with the instruction of VNNI, whose sums begin without that point
+        pd = primitive_desc(op, attr, target_of("x86-64-v4+avx512_vnni"))
+        point = int(rng.integers(-300, 300))
+        got = native.results(pd, {Arg.SRC: left, Arg.WEIGHTS: right, zero_points_of(Arg.SRC): np.array([point])})
+        # Then no other pass over the weights is needed, and sums are exact
+        (kernel,) = (spec for spec in pd.program().kernels if spec.generator == "integer_conv")
+        assert dict(kernel.params)["counts"] == counts
+        np.testing.assert_array_equal(got[Arg.DST], (left - point) @ right)

@@ -53,6 +53,8 @@ def matmul_nbits(rows: int) -> OpDesc:
         for op, extension, name, case in (
             (matmul(64, "u8", "s8", "s32"), "avx512_vnni", "native:packed_vnni", "quick"),
             (matmul(1, "u8", "s8", "s32"), "avx512_vnni", "native:packed_vnni", "one row"),
+            (matmul(12, "s8", "s8", "s32"), "avx512_vnni", "native:packed_vnni", "counted weights"),
+            (matmul(1, "s8", "s8", "s32"), "avx512_vnni", "native:packed_vnni", "counted weights of one row"),
             (matmul(64, "u8", "s8", "s32"), "", "native:packed_pairs", "matmul"),
             (matmul(64, "bf16", "bf16", "f32"), "avx512_bf16", "native:packed_bf16", "quick"),
             (product(64, 256, 512), "", "native:tiles", "matmul"),
