@@ -7,6 +7,7 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ import pytest
 
 import poolrt
 import poolrt.onnx as ort
+from poolrt.errors import WorkerLost
 from poolrt.onnx import stages
 from poolrt.workers.primitives.provider import PrimitiveProvider
 
@@ -280,3 +282,37 @@ def test_many_counts_take_bounded_memory_of_a_pool(pool: poolrt.Pool) -> None:
         x[count:] *= -1
         check(found, expected, {"x": x})
     assert len(found._plans._models) <= 2  # type: ignore[attr-defined]
+
+
+def longer(rows: int, steps: int) -> onnx.ModelProto:
+    """Return a model of two stages, of which the second, of chosen rows, takes ``steps`` steps for each run."""
+    nodes = [
+        node("ReduceMax", ["x"], ["most"], axes=[1], keepdims=0),
+        node("Greater", ["most", "zero"], ["mask"]),
+        node("Compress", ["x", "mask"], ["kept"], axis=0),
+        node("CumSum", ["kept", "none"], ["s0"]),
+        *(node("Softsign" if n % 2 else "Tanh", [f"s{n}"], [f"s{n + 1}"]) for n in range(steps)),
+    ]
+    return made(nodes, {"x": (FLOAT, [rows, 256])}, {f"s{steps}": FLOAT})
+
+
+@pytest.mark.slow
+def test_a_later_stage_that_takes_too_long_is_an_error_and_the_session_goes_on(tmp_path: Path) -> None:
+    source = longer(16384, 2000)
+    settings: dict[str, Any] = {"home": str(tmp_path), "redis_url": f"unix://{tmp_path}/none.sock"}
+    x = np.random.default_rng().standard_normal((16384, 256), np.float32)
+    few = x.copy()
+    few[3:] = -1
+    with poolrt.Pool(workers=1, threads=1, run_timeout_s=0.5, retries=1, **settings) as pool:
+        found = ort.InferenceSession(source, pool=pool)
+        check(found, rival(source), {"x": few})
+        lost = pool.stats()["workers_lost"]
+        # The first stage of all rows ends in time, the second does not.
+        with pytest.raises(WorkerLost, match=r"20\d\d steps.*run_timeout_s") as caught:
+            found.run(None, {"x": x})
+        assert caught.value.attempts == 2
+        assert pool.stats()["workers_lost"] - lost == 2
+        # The worker that comes up next runs both stages, also of sizes that it has not seen.
+        check(found, rival(source), {"x": few})
+        few[5] = x[5]
+        check(found, rival(source), {"x": few})
