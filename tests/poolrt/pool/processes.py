@@ -99,7 +99,8 @@ def cpu_seconds(pid: int) -> float:
 def below(pid: int, levels: int) -> list[int]:
     """Return the processes so many levels below another.
 
-    Below a coordinator (`pid` of a pool's statistics): 1 fork server, 2 workers and preloaded fork server, 3 creators.
+    Below a coordinator (`pid` of a pool's statistics): 1 fork server, 2 workers, preloaded fork server and creators that do not
+    compile for the processor, 3 other creators.
     """
     found = [pid]
     for _ in range(levels):
