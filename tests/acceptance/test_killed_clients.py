@@ -24,17 +24,19 @@ def test_when_the_client_is_killed_everything_is_gone_within_a_second(
     words = (*network(name).words(), "--engine", engine, "--workers", "2")
     warm.json(*words)
     # Given a client whose workers are at work
-    client = warm.start(*words, "--repeat", "1000000")
-    wait_until(lambda: len(warm.at_work(client.pid)) == 2, 60.0, lambda: f"not two at work: {warm.strangers()}")
-    arenas = warm.arenas()
-    assert len(arenas) == 1
-    assert len(arena_holders(arenas)) >= 4  # client, coordinator and workers
-    watched = watch(process.pid for process in warm.strangers())
-    # When it is killed
-    client.kill()
-    deadline = time.monotonic() + 1.0
-    # Then its processes, its shared memory, its sockets and its temporary files are gone
-    assert survivors(watched, deadline) == []
-    client.communicate()
+    with warm.start(*words, "--repeat", "1000000") as client:
+        try:
+            wait_until(lambda: len(warm.at_work(client.pid)) == 2, 60.0, lambda: f"not two at work: {warm.strangers()}")
+            arenas = warm.arenas()
+            assert len(arenas) == 1
+            assert len(arena_holders(arenas)) >= 4  # client, coordinator and workers
+            watched = watch(process.pid for process in warm.strangers())
+        # When it is killed
+        finally:
+            client.kill()
+        deadline = time.monotonic() + 1.0
+        # Then its processes, its shared memory, its sockets and its temporary files are gone
+        assert survivors(watched, deadline) == []
+        client.communicate()
     warm.assert_nothing_is_left(0.0)
     assert arena_holders(arenas) == []
