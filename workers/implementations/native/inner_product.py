@@ -11,7 +11,7 @@ from ..program import Program
 from .bfloat_product import NativeBFloatInnerProduct
 from .blocks import refuse
 from .convolution_chain import refuse_bounded
-from .product import Shape, describe
+from .product import Shape, describe, has_few_columns
 
 #: 16 outputs side by side.
 _PACKED = "Ab16a"
@@ -37,7 +37,8 @@ class NativeInnerProduct:
         return refuse(op.src, op.dst) or refuse_bounded(attr, op.dst)
 
     def complete(self, op: InnerProduct, attr: PrimitiveAttr, target: Target) -> InnerProduct:
-        weights = op.weights.with_tag(_PACKED) if op.weights.is_any else op.weights
+        few = has_few_columns(op.src.dims[0], op.weights.dims[1], op.weights.dims[0]) if op.src.ndims == 2 else False
+        weights = op.weights.with_tag("ab" if few else _PACKED) if op.weights.is_any else op.weights
         src, dst = (md.with_tag("") if md.is_any else md for md in (op.src, op.dst))
         bias = op.bias.with_tag("") if op.bias is not None and op.bias.is_any else op.bias
         return dataclasses.replace(op, src=src, weights=weights, bias=bias, dst=dst)

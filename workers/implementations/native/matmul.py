@@ -12,7 +12,7 @@ from ..program import Program
 from .bfloat_product import NativeBFloatMatmul
 from .blocks import refuse
 from .convolution_chain import refuse_bounded
-from .product import Shape, describe, packed_tag, refuse_left
+from .product import Shape, describe, has_few_columns, packed_tag, refuse_left, transposed_tag
 
 
 class NativeMatmul:
@@ -43,7 +43,12 @@ class NativeMatmul:
         return refuse(op.src, op.dst) or refuse_left(op.src) or refuse_bounded(attr, op.dst)
 
     def complete(self, op: Matmul, attr: PrimitiveAttr, target: Target) -> Matmul:
-        weights = op.weights.with_tag(packed_tag(op.weights.ndims)) if op.weights.is_any else op.weights
+        weights = op.weights
+        if weights.is_any:
+            tag = packed_tag(weights.ndims)
+            if has_few_columns(op.src.dims[-2], *weights.dims[-2:]):
+                tag = transposed_tag(weights.ndims)
+            weights = weights.with_tag(tag)
         src, dst = (md.with_tag("") if md.is_any else md for md in (op.src, op.dst))
         bias = op.bias.with_tag("") if op.bias is not None and op.bias.is_any else op.bias
         return dataclasses.replace(op, src=src, weights=weights, bias=bias, dst=dst)

@@ -125,6 +125,12 @@ def packed_tag(ndims: int) -> str:
     return f"{letters[:-2]}{letters[-1].upper()}{letters[-2]}16{letters[-1]}"
 
 
+def transposed_tag(ndims: int) -> str:
+    """Return the tag of (..., K, N) with the inputs of each column side by side: ``ba`` for 2."""
+    letters = "abcdefghijkl"[:ndims]
+    return f"{letters[:-2]}{letters[-1]}{letters[-2]}"
+
+
 def refuse_left(left: MemoryDesc) -> str | None:
     """Return why a product cannot read its left factor in this layout, or None."""
     row, lane = left.outer_strides()[-2:]
@@ -257,6 +263,11 @@ def _describe_column(shape: Shape, left: MemoryDesc, right: MemoryDesc, attr: Pr
     return describe_row(shape.depth, shape.rows, order, pairs, (step, 0, step_of_left), False, attr, swaps=True)
 
 
+def has_few_columns(rows: int, depth: int, columns: int) -> bool:
+    """Return whether results are sums over lanes, if the inputs of each row are adjacent."""
+    return columns <= _FEW_COLUMNS and columns < rows and columns * (depth + _REST) < 16 * depth
+
+
 def _describe_few(
     shape: Shape, left: MemoryDesc, right: MemoryDesc, bias: bool, attr: PrimitiveAttr
 ) -> Program | None:  # fmt: skip
@@ -264,8 +275,7 @@ def _describe_few(
     if right.layout.blocks:
         return None
     strides, right_strides = ([4 * stride for stride in md.outer_strides()] for md in (left, right))
-    few_columns = shape.columns <= _FEW_COLUMNS and shape.columns * (shape.depth + _REST) < 16 * shape.depth
-    few_columns &= shape.rows > shape.columns and strides[-1] == 4
+    few_columns = has_few_columns(shape.rows, shape.depth, shape.columns) and strides[-1] == 4
     few_rows = shape.rows <= _FEW_ROWS and shape.depth >= _DEEP and right_strides[-2] == 4 < right_strides[-1]
     if not (few_columns or few_rows):
         return None
@@ -279,8 +289,7 @@ def _describe_few(
     side, md = (0, left) if is_left else (1, right)
     if (strides[-1] if is_left else right_strides[-2]) != 4:
         # Inputs are put side by side.
-        order = "abcdefghijkl"[: md.ndims]
-        apart = md.with_tag(order if is_left else f"{order[:-2]}{order[-1]}{order[-2]}")
+        apart = md.with_tag("" if is_left else transposed_tag(md.ndims))
         place = build.book(apart.nbytes)
         build.move(md, apart, places[side], place)
         places[side], distances[side] = place, shape.depth * 4

@@ -17,6 +17,8 @@ _SUMS: Final = {"x86-64-v4": 8, "x86-64-v3": 4}
 _ROWS: Final = {"x86-64-v4": 8, "x86-64-v3": 8}
 #: ISA level -> vectors of columns that are summed at once, over all rows, if the rows are near each other.
 _VECTORS: Final = {"x86-64-v3": 4}
+#: ISA levels that sum 64 or 128 columns so, if these are all: rows are read in one piece then, however far they reach.
+_WHOLE: Final = ("x86-64-v4",)
 #: Bytes of rows that are near: they stay in the second-level cache, so that each may be read in several pieces.
 _NEAR: Final = 256 << 10
 #: Most columns of adjacent items in rows that are computed together: rows are read at the speed of memory only if their
@@ -39,7 +41,7 @@ def make(isa: str, order: str) -> tuple[Callable[..., None], Any]:
     sums_at_once = _SUMS.get(isa, 2)
     joined = _JOINED if order == "rows" else 1
     if order == "rows":
-        compute = _rows(_ROWS.get(isa, 2), _VECTORS.get(isa, 0))
+        compute = _rows(_ROWS.get(isa, 2), _VECTORS.get(isa, 0), isa in _WHOLE)
     else:
         compute = {"packed": _packed, "columns": _columns}[order](sums_at_once)
 
@@ -94,14 +96,21 @@ def _packed(sums_at_once: int) -> Callable[..., None]:
     return compute
 
 
-def _rows(sums_at_once: int, vectors: int) -> Callable[..., None]:
+def _rows(sums_at_once: int, vectors: int, whole_rows: bool) -> Callable[..., None]:
     several, one = add_rows(sums_at_once), add_rows(1)
     wide, narrow = sum_rows(vectors or 1), sum_packed(4)
+    of_64, of_128 = sum_rows(4), sum_rows(8)
 
     def compute(
         left: int, right: int, first: int, count: int, K: int, lane: int, block: int, step: int, to: int
     ) -> None:
         at = right + first * 4
+        if whole_rows and count == 64:
+            of_64(left, lane, at, step, K, to)
+            return
+        if whole_rows and count == 128:
+            of_128(left, lane, at, step, K, to)
+            return
         if vectors > 0 and K * step <= _NEAR:
             whole = count - count % (vectors * 16)
             for j in range(0, whole, vectors * 16):

@@ -182,7 +182,7 @@ def test_few_columns_and_few_rows_are_summed_over_lanes(native: NativeRunner, is
         outer, depth, few, many = between(1, 4), between(64, 150), between(2, 5), between(30, 80)
         bias = generator.integers(2) == 1
         # Few columns, whose inputs are put side by side unless they are.
-        for tag, more in (("", {"reorder"}), ("acb", set[str]())):
+        for tag, more in (("", {"reorder"}), ("acb", set[str]()), ("any", set[str]())):
             weights = plain(1, depth, few).with_tag(tag)
             op = Matmul(plain(outer, many, depth), weights, plain(1, 1, few) if bias else None, plain(outer, many, few))
             with_post_ops(native, op, isa, {"gemm_few", *more})
@@ -204,12 +204,22 @@ def test_one_column_is_multiplied_as_one_row_is(native: NativeRunner, isa: str) 
         src = plain(outer, rows, depth)
         for given in (src, with_gaps(src, 1, rows + 1), with_gaps(src, depth + 3, 1)):
             with_post_ops(native, Matmul(given, plain(1, depth, 1), None, plain(outer, rows, 1)), isa, {"gemv"})
+        weights = plain(1, depth + 20, 1).with_tag("any")
+        for bias, kernel in ((None, "gemv"), (plain(1, 1, 1), "gemm_few")):
+            op = Matmul(plain(outer, rows, depth + 20), weights, bias, plain(outer, rows, 1))
+            with_post_ops(native, op, isa, {kernel})
 
 
 def test_one_row_by_near_rows_and_by_distant_ones_gives_the_same(native: NativeRunner, isa: str) -> None:
     generator = np.random.default_rng()
-    # The last one's rows, 32 KiB apart, are not within 256 KiB.
-    for columns, gap in ((int(generator.integers(1, 16)), 3), (int(generator.integers(65, 300)), 0), (64, 1 << 13)):
+    # Rows that are 32 KiB apart are not within 256 KiB.
+    for columns, gap in (
+        (int(generator.integers(1, 16)), 3),
+        (int(generator.integers(65, 300)), 0),
+        (64, 1 << 13),
+        (64, 0),
+        (128, 5),
+    ):
         depth, outer = int(generator.integers(20, 70)), int(generator.integers(1, 4))
         dst = plain(outer, 1, columns)
         weights = MemoryDesc((1, depth, columns), "f32", strides=(depth * (columns + gap), columns + gap, 1))

@@ -59,6 +59,7 @@ def matmul_nbits(rows: int) -> OpDesc:
             (matmul(64, "bf16", "bf16", "f32"), "avx512_bf16", "native:packed_bf16", "quick"),
             (product(64, 256, 512), "", "native:tiles", "matmul"),
             (product(64, 256, 3), "", "native:tiles", "few columns"),
+            (product(1, 256, 128), "", "native:tiles", "one row"),
             (product(4, 256, 64, "ba"), "", "native:tiles", "few rows"),
             (convolution(1), "avx512_vnni", "native:integer_vnni", "convolution"),
             (convolution(1), "", "native:integer_pairs", "convolution"),
