@@ -1,6 +1,7 @@
 """Matrix products beside OpenBLAS (NumPy), oneDNN and ONNX Runtime, on one thread and on two.
 
-`sgemm` multiplies NumPy matrices; *weights* are products with constants and *attention* products of two inputs, through
+`sgemm` multiplies NumPy matrices, and so do *odd*, whose sizes are no multiples of vectors, and *thin*, with few rows, columns or
+inputs; *weights* are products with constants and *attention* products of two inputs, through
 `Executor`. *narrow* compares products of f16 with those of f32 and of bf16, and with ONNX Runtime's of f16. A ratio is the time
 of the best rival divided by poolrt's; for f16, poolrt's f32 is a rival too. oneDNN multiplies in buffers of its own, with weights
 in a layout of its choice; poolrt, NumPy and ONNX Runtime also make and copy what their interfaces need. Each number of
@@ -85,6 +86,28 @@ def sgemms() -> Iterator[Problem]:
             yield Problem("sgemm", 1, m, k, n)
 
 
+def odd() -> Iterator[Problem]:
+    """Yield matrices whose sizes are no multiples of a vector, transposed ones among them."""
+    for size in (15, 33, 65, 100, 127, 257, 500, 513, 1000):
+        yield Problem("sgemm", 1, size, size, size)
+    for turned in ((True, False), (False, True)):
+        yield Problem("sgemm", 1, 127, 127, 127, turned)
+    for m, k, n in ((127, 513, 1000), (1000, 127, 513), (17, 300, 300), (300, 300, 17)):
+        yield Problem("sgemm", 1, m, k, n)
+
+
+def thin() -> Iterator[Problem]:
+    """Yield products with few columns, rows or inputs, and of rows that are a multiple of 4 KiB apart."""
+    for n in (1, 2, 4, 8, 16, 17, 32, 64):
+        yield Problem("sgemm", 1, 1024, 1024, n)
+    for m in (1, 2, 4, 8, 16):
+        yield Problem("sgemm", 1, m, 1024, 1024)
+        yield Problem("sgemm", 1, m, 1024, 1024, (False, True))
+    for k in (1, 4, 16):
+        yield Problem("sgemm", 1, 512, k, 512)
+    yield Problem("sgemm", 1, 4096, 64, 2)
+
+
 def weights() -> Iterator[Problem]:
     """Yield the products of BERT-base and of a vision transformer with constants."""
     for m in (1, 16, 128, 197):
@@ -110,6 +133,8 @@ def narrow() -> Iterator[Problem]:
 
 FORMS: Final[dict[str, Callable[[], Iterator[Problem]]]] = {
     "sgemm": sgemms,
+    "odd": odd,
+    "thin": thin,
     "weights": weights,
     "attention": attentions,
     "narrow": narrow,
