@@ -239,6 +239,8 @@ class PreparedPlaces:
             self.ring.trim()
             self.ring.reap()
             held, whole = self._held, True
+            if runs is None and owner in held and self.runs is not None:
+                self.runs.keeper = loaded  # a run was published, but an interrupt has kept it from being noted
             for sequence in range(first, last + 1):
                 if runs is not None and not runs.status_of(sequence):
                     whole = self.ring.withdraw_at(sequence) and whole

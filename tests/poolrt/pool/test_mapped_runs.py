@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import os
 import signal
@@ -20,6 +21,7 @@ from poolrt.errors import RunFailed, WorkerLost
 from poolrt.runs.client_ring import ClientRing
 from poolrt.runs.mapped_runs import _MappedRuns
 from poolrt.runs.prepared_runs import LARGEST
+from poolrt.workers.ipc.ring import DONE, WORKER_SLEEPS
 
 from .created import create
 from .prepared import X, crashing_graph, load, places_of, rings_of
@@ -109,6 +111,26 @@ def test_a_model_may_be_unloaded_before_a_worker_meets_its_withdrawn_runs(pool: 
 def _under_way(ring: ClientRing) -> int:
     ring.look()
     return len(ring.under_way)
+
+
+def test_a_model_stays_loaded_while_a_run_waits_that_an_interrupt_kept_from_being_noted(own_pool: poolrt.Pool) -> None:
+    model, kept = load(own_pool), load(own_pool)
+    wait_until(lambda: all(ring.words[WORKER_SLEEPS] > 0 for ring in rings_of(own_pool)), "the workers sleep")
+    # Given a run that was published, and a map that ends before it has noted that, and has not woken the worker
+    mapped = _MappedRuns(model, 8, None)
+    (places, *_) = places_of(model)
+    mapped.places = places
+    before = places.words[DONE]
+    assert places.put({"x": X}, mapped, model._loaded) > 0
+    mapped.abandon()
+    # When its model is dropped, then no worker finds a run of a model that it does not have
+    del model, mapped, places
+    gc.collect()
+    own_pool.stats(BOUND_S)  # the coordinator has handled all messages before
+    for _ in range(20):
+        np.testing.assert_array_equal(kept.run(x=X)["y"], np.maximum(X, 0))
+    wait_until(lambda: not any(ring.load for ring in rings_of(own_pool)), "the workers have met all runs")
+    assert sum(ring.words[DONE] for ring in rings_of(own_pool)) > before
 
 
 def test_map_raises_the_error_of_a_run_in_its_turn(crashing: poolrt.Graph, settings: dict[str, Any]) -> None:
