@@ -194,8 +194,16 @@ class Pool(Executor):
             from .functions.called_function import require_function
 
             require_function("submit", fn)
+        session, applied, lost = self._session, self._applied, 0
+        if applied is not None and (present := session.find_open(applied.client)) is not None:
+            try:
+                return applied.submit(fn, args, kwargs)  # the first step of `repeat`, without functions of functions
+            except RuntimeError as error:
+                if not session.may_repeat_after(error, present):
+                    raise
+                lost = 1
         # If the server has exited before it has all of the message, no worker has begun the function.
-        return self._session.repeat(lambda link: self._functions(link).submit(fn, args, kwargs))
+        return session.repeat(lambda link: self._functions(link).submit(fn, args, kwargs), None, lost)
 
     def map(
         self, fn: Callable[..., T], *iterables: Iterable[Any], timeout: float | None = None, chunksize: int = 1

@@ -24,6 +24,7 @@ from poolrt.runs.ring_runs import KINDS, RingRuns
 from poolrt.workers.ipc.channel import Channel, ChannelClosed, ChannelFull, MalformedMessage, Message
 from poolrt.workers.ipc.protocol import VERSION, Kind, check_message
 
+from .futures import own
 from .futures_thread import FuturesThread
 from .open_futures import OpenFutures
 from .request import Request as Request
@@ -59,7 +60,7 @@ class Client(FuturesThread, ReleasedSlots):
         self._ending = ending
         self._life = SignOfLife(silence_s)
         channel.limit_waits(self._life.look_s)
-        self._process = os.getpid()
+        self._process = own.process
         self._deadline = time.monotonic() + start_timeout_s
         self._welcome: Message | None = None
         #: The descriptor of the arena, -1 before it comes and after `welcome` has returned it.
@@ -208,7 +209,7 @@ class Client(FuturesThread, ReleasedSlots):
         if message is not None:
             self._unsent.append(message)
         thread = threading.get_ident()
-        if self._lost is not None or self._process != os.getpid() or self._sender == thread:
+        if self._lost is not None or self._process != own.process or self._sender == thread:
             return
         try:
             if self._sending.acquire(blocking=False):
@@ -229,7 +230,7 @@ class Client(FuturesThread, ReleasedSlots):
 
     def close(self, reason: PoolClosed | None = None) -> None:
         """End the connection; every wait raises ``reason``, or PoolClosed. May be repeated."""
-        if self._process != os.getpid():
+        if self._process != own.process:
             return  # this process is a fork of the owner, which keeps the connection
         self._lose(reason or PoolClosed("the pool is closed: make a new one"))
         thread = self.open_futures.thread
@@ -283,7 +284,7 @@ class Client(FuturesThread, ReleasedSlots):
         self.rings.close()
 
     def _check(self) -> None:
-        if self._process != os.getpid() and not self.inherited:
+        if self._process != own.process and not self.inherited:
             raise PoolClosed("this pool belongs to the parent of this forked process: make another pool here")
         if self._lost is not None:
             raise self._lost.copy()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import Future
 from concurrent.futures._base import CANCELLED, FINISHED, PENDING, RUNNING
 from typing import Any, Final, Protocol, TypeVar
@@ -18,8 +18,8 @@ _OPEN: Final = (PENDING, RUNNING)
 FOREIGN: Final = "this call belongs to the parent of this forked process, which gets its result: submit it again here"
 
 
-class _Own:
-    """The number of this process, known without a call of the system."""
+class OwnProcess:
+    """The number of this process, known without a call of the system, which takes as long as ten lines of Python."""
 
     __slots__ = ("process",)
 
@@ -32,7 +32,7 @@ class _Own:
         self.process = os.getpid()
 
 
-_own: Final = _Own()
+own: Final = OwnProcess()
 
 
 class Driver(Protocol):
@@ -58,20 +58,22 @@ class PoolFuture(Future[T]):
     it, and `settle` resolves it, once, by one thread; ``withdraw`` is set until then.
     """
 
+    _result: T | None = None
+    _exception: BaseException | None = None
+    _waiting: Collection[Any] = ()
+    _done_callbacks: Collection[Callable[[Future[T]], Any]] = ()
+    _made: threading.Condition | None = None
+    _announced = False
+    #: Withdraws the request; returns whether no worker will execute it.
+    withdraw: Callable[[], bool] | None = None
+    #: What resolves this future in the thread that waits for it; None if a thread of the connection does.
+    driver: Driver | None = None
+
     def __init__(self) -> None:
         # Not the base class's: its condition takes longer to make than all else, and most futures need none.
+        # What most futures never have is an attribute of the class until it is set, for the same reason.
         self._state = PENDING
-        self._result: T | None = None
-        self._exception: BaseException | None = None
-        self._waiting: list[Any] = []
-        self._done_callbacks: list[Callable[[Future[T]], Any]] = []
-        self._made: threading.Condition | None = None
-        self._announced = False
-        self._process = _own.process
-        #: Withdraws the request; returns whether no worker will execute it.
-        self.withdraw: Callable[[], bool] | None = None
-        #: What resolves this future in the thread that waits for it; None if a thread of the connection does.
-        self.driver: Driver | None = None
+        self._process = own.process
         # Of the condition too: nothing but a thread that holds it changes the state.
         self._noting = threading.RLock()
 
@@ -88,7 +90,8 @@ class PoolFuture(Future[T]):
     def _waiters(self) -> list[Any]:  # type: ignore[override]
         """The base class's list of `concurrent.futures.wait` and `as_completed`, which is read to add to it."""
         self._want()
-        return self._waiting
+        found: list[Any] = self.__dict__.setdefault("_waiting", [])
+        return found
 
     def result(self, timeout: float | None = None) -> T:
         """Return the result, as the base class does."""
@@ -115,13 +118,14 @@ class PoolFuture(Future[T]):
 
     def add_done_callback(self, fn: Callable[[Future[T]], Any]) -> None:
         """Call a function with this future once it is done, as the base class does."""
+        self.__dict__.setdefault("_done_callbacks", [])
         super().add_done_callback(fn)
         self._want()
 
     def cancel(self) -> bool:
         """Cancel the call if no worker has begun it; return whether it is cancelled. Waits for the coordinator's answer."""
         withdraw = self.withdraw
-        if self._process != _own.process:
+        if self._process != own.process:
             return self.cancelled()
         if self.done() or withdraw is None:
             return super().cancel()
@@ -202,7 +206,7 @@ class PoolFuture(Future[T]):
     def _look(self) -> str:
         """Return the present state."""
         driver = self.driver  # read once: the thread that resolves this future drops it
-        if driver is not None and self._state in _OPEN and self._process == _own.process:
+        if driver is not None and self._state in _OPEN and self._process == own.process:
             driver.look(self)
         return self._state
 
@@ -215,7 +219,7 @@ class PoolFuture(Future[T]):
 
     def _check_process(self) -> None:
         """Raise PoolClosed in a forked process: nothing resolves this future there."""
-        if self._process != _own.process:
+        if self._process != own.process:
             raise PoolClosed(FOREIGN)
 
     def note_begun(self) -> None:

@@ -86,7 +86,7 @@ class FuturesThread:
 
     def resolve_later(self, call: RingCall) -> None:
         """Let the thread of futures settle a call, whose callbacks are the user's code."""
-        self._resolvable.append((Request(None, lambda _: call.settle()), [Kind.DONE, 0]))
+        self._resolvable.append((Request(None, lambda _: self.calls.settle(call)), [Kind.DONE, 0]))
         self.wake_thread()
 
     def _follow(self, deadline: float | None) -> bool:

@@ -103,6 +103,15 @@ class Session:
                     raise
                 repeated += 1
 
+    def find_open(self, client: Client) -> Link | None:
+        """Return the present connection if it is a client's and has not ended, else None."""
+        link = self._link
+        return link if link.client is client and not client.closed else None
+
+    def may_repeat_after(self, error: BaseException, link: Link) -> bool:
+        """Return whether work that has failed with an error may be done again because its connection was lost."""
+        return isinstance(error, CoordinatorLoss) and self.settings.retries > 0 and self.may_repeat(link)
+
     def may_repeat(self, link: Link) -> bool:
         """Return whether work that was lost with a connection may be done again: its server has exited."""
         return not self._closed and link.client.closed and self._reconnects and link.has_exited()

@@ -11,9 +11,7 @@ WorkerLost. Memory tells the truth: an interrupt at any place leaves a state tha
 from __future__ import annotations
 
 import itertools
-import os
 import select
-import socket
 import threading
 import time
 from collections import deque
@@ -22,15 +20,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from poolrt.connection.futures import FOREIGN
 from poolrt.errors import CoordinatorLoss, PoolClosed, error_from_wire
-from poolrt.workers.ipc.call_ring import BY_MESSAGE, RETURNED_PLAIN, TAKEN_BACK, SubmittingCallRing
-from poolrt.workers.ipc.channel import Channel, MalformedMessage, Message
+from poolrt.workers.ipc.call_ring import BY_MESSAGE, RETURNED_PLAIN, TAKEN_BACK
+from poolrt.workers.ipc.channel import Channel, Message
 from poolrt.workers.ipc.protocol import SCALARS, Kind
-from poolrt.workers.memory.arena_view import ArenaView
 from poolrt.workers.processes.plain_pickles import UNPACKING_ERRORS, unpack_scalar
 
 from .call_balance import STALL_S, has_calls_to_move, take_from_busy
 from .call_placement import choose_ring, place_waiting
-from .client_call_ring import ClientCallRing, has_results
+from .client_call_ring import ClientCallRing, has_results, open_ring
 from .outcomes import not_called_twice
 from .result_rooms import ResultRooms
 from .ring_call import RingCall
@@ -83,7 +80,7 @@ class CallRings:
         self._active = 0.0
         self.parked = True
         self._target: RingCall | None = None
-        #: Whether calls without futures have ended since `leave` was called.
+        #: Whether calls have ended since `leave` was called.
         self._left = False
 
     @property
@@ -158,14 +155,24 @@ class CallRings:
                     self._read(ring)
             if self._waiting or (len(self._rings) > 1 and take_from_busy(self._rings.values(), self._waiting)):
                 place_waiting(self._rings.values(), self._waiting)
-        return self._leave() | self._settle_ended()
+        found = self._settle_ended()
+        return self._leave() or found
+
+    def settle(self, call: RingCall) -> None:
+        """Settle a call by itself."""
+        call.settle()
+        self._leave()
 
     def _leave(self) -> bool:
-        """Let other calls go on if some without futures have ended; return whether any have. Not with the lock held."""
+        """Let other calls go on if some have ended; return whether any have. Not with the lock held."""
         if not self._left:
             return False
-        self._left = False
-        self.leave()
+        self._left, called = False, False
+        try:
+            self.leave()
+            called = True
+        finally:
+            self._left = self._left or not called
         return True
 
     def drive(self, call: RingCall, deadline: float | None) -> None:
@@ -243,6 +250,7 @@ class CallRings:
 
     def note_ended(self, call: RingCall) -> None:
         """Count a call that has ended."""
+        self._left = True
         if self._wanted:
             self._wanted.discard(call)
         if self._target is call:
@@ -308,7 +316,7 @@ class CallRings:
         with self._lock:
             self._by_message.pop(call.request, None)
             call.message = message
-        call.settle()
+        self.settle(call)
         self._client.wake_thread()
 
     def accept(self, message: Message, channel: Channel) -> None:
@@ -350,6 +358,7 @@ class CallRings:
             self._waiting.clear()
             self._by_message.clear()
         self._settle_ended()
+        self._leave()
 
     def close(self) -> None:
         """Close all bells, without a lock: in a forked process another thread may have held it."""
@@ -358,23 +367,13 @@ class CallRings:
         self._rings, self._bells, self._poll, self._watched = {}, {}, select.poll(), -1
 
     def _add(self, number: int, channel: Channel) -> None:
-        try:
-            memory, bell = channel.take_fd(), channel.take_fd()
-        except MalformedMessage:
-            return  # this process can have no more descriptors
-        sock = socket.socket(fileno=bell)
-        try:
-            view = ArenaView(memory)
-        except OSError:
-            sock.close()
+        ring = open_ring(number, channel)
+        if ring is None:
             return
-        finally:
-            os.close(memory)
-        ring = ClientCallRing(number, SubmittingCallRing(number, view.buffer(0, view.nbytes)), sock)
         with self._lock:
             self._rings = {**self._rings, number: ring}
-            self._bells[sock.fileno()] = ring
-            self._poll.register(sock, select.POLLIN)
+            self._bells[ring.bell.fileno()] = ring
+            self._poll.register(ring.bell, select.POLLIN)
 
     def _watch(self, channel: int) -> None:
         if channel != self._watched:
@@ -465,7 +464,8 @@ class CallRings:
                         break
                     call = other
                 if not call.ended:
-                    if call.has_callbacks and not self._client.in_own_thread:
+                    future = call.future
+                    if future is not None and future.has_callbacks and not self._client.in_own_thread:
                         call.handed = True
                         self._client.resolve_later(call)
                     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import time
 from collections import deque
@@ -9,6 +10,8 @@ from collections.abc import Iterable
 from typing import Final
 
 from poolrt.workers.ipc.call_ring import CAPACITY, TAKEN_BACK, SubmittingCallRing
+from poolrt.workers.ipc.channel import Channel, MalformedMessage
+from poolrt.workers.memory.arena_view import ArenaView
 
 from .ring_call import RingCall
 
@@ -166,3 +169,20 @@ def has_results(rings: Iterable[ClientCallRing]) -> bool:
     for ring in rings:
         found |= ring.ring.done != ring.ring.consumed
     return found
+
+
+def open_ring(number: int, channel: Channel) -> ClientCallRing | None:
+    """Return a ring whose descriptors have come on a channel; None if this process cannot have it."""
+    try:
+        memory, bell = channel.take_fd(), channel.take_fd()
+    except MalformedMessage:
+        return None  # this process can have no more descriptors
+    sock = socket.socket(fileno=bell)
+    try:
+        view = ArenaView(memory)
+    except OSError:
+        sock.close()
+        return None
+    finally:
+        os.close(memory)
+    return ClientCallRing(number, SubmittingCallRing(number, view.buffer(0, view.nbytes)), sock)

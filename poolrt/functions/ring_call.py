@@ -107,11 +107,6 @@ class RingCall:
         """Whether it has ended, or another thread is to settle it."""
         return self.ended or self.handed
 
-    @property
-    def has_callbacks(self) -> bool:
-        """Whether the end of this call calls code of the user."""
-        return self.future is not None and self.future.has_callbacks
-
     def begin(self, rings: CallRings) -> None:
         """Note the rings that have it."""
         self.rings = rings
@@ -239,8 +234,6 @@ class RingCall:
             self._opened = None
         if self.sent is not None:
             self.free()
-        if self.rings is not None:
-            self.rings.leave()
 
     def pickled(self) -> tuple[bytes, int]:
         """Return its arguments for a message, and `PLAIN` or 0."""
