@@ -115,7 +115,19 @@ class CompiledGraph:
             within=within,
             keep=self._constant_parts(),
             record=record,
+            behind=self._read_behind(),
         )
+
+    def _read_behind(self) -> tuple[int, ...]:
+        """Return the inputs behind which steps may read: kernels, or a device that works on the host's memory."""
+        read = set[int]()
+        for step in self._plan.steps:
+            if isinstance(step, Step):
+                if not self._descs[step.primitive].stays_inside():
+                    read.update(place.value for _, place in step.args if place.kind is PlaceKind.INPUT)
+            elif step.source.kind is PlaceKind.INPUT:
+                read.add(step.source.value)
+        return tuple(sorted(read))
 
     def _constant_parts(self) -> list[tuple[object, int]]:
         return [(memory, memory.desc.nbytes) for memory in (*self._memories, *self._uploads.values())]

@@ -18,7 +18,7 @@ from poolrt.graph.lower import lower
 from poolrt.runs.run_inputs import Outputs
 from poolrt.workers.engines.engine import Engine
 from poolrt.workers.memory.array_address import DATA, FLAGS, IN_ORDER, IS_THERE, WORDS, address_of
-from poolrt.workers.memory.array_room import readable_in_place
+from poolrt.workers.memory.array_room import copy_with_room, has_room_behind, readable_in_place
 from poolrt.workers.memory.buffer import SLACK
 from poolrt.workers.streams.stream import Stream
 from poolrt.workers.threadpools.jobs import Jobs, JobsOnPools
@@ -58,8 +58,10 @@ class _Latest(NamedTuple):
     jobs: tuple[Jobs, ...]
     executor: Callable[[], PlanExecutor | None]
     ports: Sequence[_Port]
-    #: Name, data type, shape and bytes of each input, if `CompiledGraphs.repeat` may be asked; else None.
-    inputs: Sequence[tuple[str, np.dtype[Any], tuple[int, ...], int]] | None
+    #: Numbers of the inputs behind which kernels may read.
+    behind: Sequence[int]
+    #: Name, data type, shape, bytes, and bytes that are read behind, of each input, if `CompiledGraphs.repeat` may be asked.
+    inputs: Sequence[tuple[str, np.dtype[Any], tuple[int, ...], int, int]] | None
 
 
 class CompiledGraphs:
@@ -113,9 +115,10 @@ class CompiledGraphs:
         make: MakeGraph,
         into: Mapping[str, NDArray[Any]] | None = None,
     ) -> Outputs:
-        """Run on inputs in order, which kernels can read where they are, and return the outputs as new arrays.
+        """Run on inputs in order, all of them C-contiguous and aligned, and return the outputs as new arrays.
 
-        ``addresses`` are those of the inputs. An output is written into its array of ``into`` where kernels can do that, and
+        ``addresses`` are those of the inputs. One that kernels cannot read there, because it ends at the end of a page, is
+        copied. An output is written into its array of ``into`` where kernels can do that, and
         is this array then.
         """
         within = self._could_be_within and any(pool.get_in_parallel() for pool in self._pools)
@@ -130,7 +133,7 @@ class CompiledGraphs:
         latest = self._latest
         if latest is None:
             return None
-        _, _, known, _, jobs, find, ports, wanted = latest
+        _, _, known, _, jobs, find, ports, _, wanted = latest
         if wanted is None or known != variant or self._engine.verbose.executes or not IS_THERE:
             return None
         if self._could_be_within:
@@ -141,7 +144,7 @@ class CompiledGraphs:
         if executor is None or (alone := executor.alone) is None or len(inputs) != len(wanted):
             return None
         addresses = []
-        for name, dtype, shape, nbytes in wanted:
+        for name, dtype, shape, nbytes, behind in wanted:
             try:
                 array = inputs[name]
             except KeyError:
@@ -150,7 +153,7 @@ class CompiledGraphs:
                 return None
             at = id(array) >> 3
             address = WORDS[at + DATA]
-            if WORDS[at + FLAGS] & IN_ORDER != IN_ORDER or -(address + nbytes) % _PAGE < SLACK:
+            if WORDS[at + FLAGS] & IN_ORDER != IN_ORDER or -(address + nbytes) % _PAGE < behind:
                 return None
             addresses.append(address)
         if self._jobs.current() is not jobs or not self._instances.find_again(executor):
@@ -193,6 +196,7 @@ class CompiledGraphs:
             graph = self.find(tuple([array.shape for array in arrays]), variant, make)
             times: list[list[int]] = [[] for _ in graph.lowered.plan.steps]
             executor = graph.executor(False, False, lambda step, nanoseconds: times[step].append(nanoseconds))
+            arrays, addresses = _with_room(arrays, addresses, executor.behind)
             outputs, places = self._take_outputs(_ports(executor.plan), arrays, {})
             for _ in range(runs + 1):
                 executor.run(addresses, places)
@@ -228,11 +232,16 @@ class CompiledGraphs:
             make_executor = partial(self._executor, shapes, variant, make, within, verbose)
             executor = self._instances.find_or_add(key, make_executor)
             ports = _ports(executor.plan)
+            behind = executor.behind
             sizes = None
             if self._names and not (verbose or within or self._instances.shared):
                 described = [(array.dtype, array.shape, array.nbytes) for array in arrays]
-                sizes = [(name, *each) for name, each in zip(self._names, described, strict=True)]
-            self._latest = latest = _Latest(thread, shapes, variant, verbose, jobs, weakref.ref(executor), ports, sizes)
+                room = [SLACK * (number in behind) for number in range(len(arrays))]
+                sizes = [(name, *each, read) for name, each, read in zip(self._names, described, room, strict=True)]
+            found = weakref.ref(executor)
+            self._latest = latest = _Latest(thread, shapes, variant, verbose, jobs, found, ports, behind, sizes)
+        if latest.behind:
+            arrays, addresses = _with_room(arrays, addresses, latest.behind)
         if into:
             outputs, places = self._take_outputs(latest.ports, arrays, into)
         else:
@@ -266,6 +275,20 @@ class CompiledGraphs:
             ir = make(shapes, variant)
             lowered = lower(ir, {name: stream.target for name, stream in self.context.streams.items()})
             return CompiledGraph(lowered, ir.constants, self._keys, self.context)
+
+
+def _with_room(
+    arrays: Sequence[NDArray[Any]], addresses: Sequence[int], behind: Iterable[int]
+) -> tuple[Sequence[NDArray[Any]], Sequence[int]]:
+    """Return inputs and their addresses, copies of those behind which kernels read what may not be there."""
+    short = [number for number in behind if not has_room_behind(addresses[number] + arrays[number].nbytes)]
+    if not short:
+        return arrays, addresses
+    arrays, addresses = [*arrays], [*addresses]
+    for number in short:
+        arrays[number] = copy_with_room(arrays[number])
+        addresses[number] = address_of(arrays[number])
+    return arrays, addresses
 
 
 def _ports(plan: ExecutionPlan) -> list[_Port]:

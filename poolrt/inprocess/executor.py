@@ -20,8 +20,8 @@ from poolrt.runs.cut_outputs import cut_outputs
 from poolrt.runs.run_inputs import describe_names, refuse_unnamed, to_array
 from poolrt.workers.desc import type_name
 from poolrt.workers.engines.engine import Engine
-from poolrt.workers.memory.array_address import address_of, readable_address
-from poolrt.workers.memory.array_room import readable
+from poolrt.workers.memory.array_address import address_in_order, address_of
+from poolrt.workers.memory.array_room import in_order
 from poolrt.workers.streams.stream import Stream
 
 from .compiled_graphs import CompiledGraphs, Shapes, name_of, open_engine
@@ -123,8 +123,8 @@ class Executor:
 
         An input has the data type that the graph says (bfloat16 as the uint16 of its bits, or as another library's
         bfloat16), and any shape for which the shapes of all results can be inferred; a value that is no array is converted.
-        An array that is C-contiguous and aligned is read where it is, unless it ends at the end of a page, and must stay as
-        it is meanwhile.
+        An array that is C-contiguous and aligned is read where it is and must stay as it is meanwhile. A few kernels read
+        behind arrays: for these, one that ends at the end of a page is copied.
         Raises ValueError for a wrong name, TypeError for a wrong data type, GraphError where shapes do not go together,
         LoweringError where no implementation takes them, CreationFailed, KernelFailed naming the step.
         """
@@ -159,7 +159,7 @@ class Executor:
         return ir if phase == "train" else passes.optimize(ir)
 
     def _check(self, inputs: Mapping[str, Any]) -> tuple[list[NDArray[Any]], list[int]]:
-        """Return the inputs in order, as arrays of the right data type that kernels can read, and their addresses."""
+        """Return the inputs in order, as arrays of the right data type, C-contiguous and aligned, and their addresses."""
         wanted = self._wanted
         if len(inputs) != len(wanted):
             raise self._wrong_names(inputs)
@@ -169,8 +169,9 @@ class Executor:
                 array = inputs[name]
             except KeyError:
                 raise self._wrong_names(inputs) from None
-            if type(array) is not _ARRAY or array.dtype is not kind or not (address := readable_address(array)):
-                array = _readable_array(name, array, dtype, kind)
+            address = address_in_order(array) if type(array) is _ARRAY and array.dtype is kind and array.nbytes else 0
+            if not address:
+                array = _array_in_order(name, array, dtype, kind)
                 address = address_of(array)
             arrays.append(array)
             addresses.append(address)
@@ -193,8 +194,8 @@ def _constant_files(constants: Iterable[Constant]) -> ConstantFiles | None:
     return ConstantFiles(**arguments) if arguments else None
 
 
-def _readable_array(name: str, value: Any, dtype: str, kind: np.dtype[Any]) -> NDArray[Any]:
-    """Return an input as it is if kernels can read it there, else a copy."""
+def _array_in_order(name: str, value: Any, dtype: str, kind: np.dtype[Any]) -> NDArray[Any]:
+    """Return an input as it is if it is C-contiguous and aligned, else a copy."""
     array = value if isinstance(value, np.ndarray) else to_array(name, value, kind.name)
     if array.dtype != kind:
         if dtype != "bf16" or array.dtype.name != "bfloat16":
@@ -203,4 +204,4 @@ def _readable_array(name: str, value: Any, dtype: str, kind: np.dtype[Any]) -> N
         array = array.view(kind)
     if not array.nbytes:
         raise ValueError(f"input {name}: expect sizes of at least 1, got {array.shape}")
-    return readable(array)
+    return in_order(array)

@@ -24,7 +24,7 @@ from poolrt.inprocess.compiled_graphs import CompiledGraphs, open_engine
 from poolrt.inprocess.device_context import DeviceContext
 from poolrt.runs.cut_outputs import Cut, cut_outputs
 from poolrt.workers.memory.array_address import address_of
-from poolrt.workers.memory.array_room import readable
+from poolrt.workers.memory.array_room import in_order
 from poolrt.workers.streams.attributes import StreamAttr
 from poolrt.workers.streams.stream import Stream
 
@@ -109,7 +109,7 @@ class LocalPlans:
         self._begin()
 
     def run(self, source: Source, inputs: Arrays, values: Arrays, into: Arrays) -> Mapping[str, NDArray[Any]]:
-        arrays = [readable(_plain(array)) for array in inputs.values()]
+        arrays = [in_order(_plain(array)) for array in inputs.values()]
         make = partial(self._graph, source, tuple(inputs), values)
         plain = {name: _plain(array) for name, array in into.items()}
         variant = self._variant(source, values)

@@ -66,7 +66,7 @@ class NativeRunner:
         self, pd: PrimitiveDesc, primitive: RealizedPrimitive, args: Mapping[int, Array], parts: int
     ) -> dict[int, Array]:
         memories = pd.memories()
-        buffers = {arg: GuardedBuffer(md.nbytes) for arg, md in memories.items()}
+        buffers = {arg: self.memory(md.nbytes, arg in pd.op.outputs()) for arg, md in memories.items()}
         scratchpad = GuardedBuffer(primitive.entry.scratchpad)
         for arg, values in args.items():
             buffers[arg].content[:] = pack(values, memories[arg]).view(np.uint8)
@@ -89,6 +89,10 @@ class NativeRunner:
                 assert gaps == given, f"argument {arg}: gaps between its elements were written"
         scratchpad.assert_nothing_behind_was_written()
         return {arg: buffers[arg].content.view(numpy_type(memories[arg].dtype)) for arg in written}
+
+    def memory(self, nbytes: int, is_written: bool) -> GuardedBuffer:
+        """Return memory for an argument."""
+        return GuardedBuffer(nbytes)
 
     def realized(self, pd: PrimitiveDesc) -> RealizedPrimitive:
         """Return a primitive mapped on the engine, its kernels compiled when they are first needed."""

@@ -27,6 +27,8 @@ class Implementation(Protocol[Op]):
 
     One whose kernels use extensions of the processor names them in ``extensions``; the others' entries serve every host.
     One whose programs have nested primitives has ``nests = True``; the others are not asked for any.
+    One whose kernels read no byte behind an argument has ``stays_inside = True``; for the others, arguments end up to 64 bytes
+    before memory that cannot be read.
     One whose programs depend on the number of threads has a method ``threads(op, target)``, which returns the number to make
     a program of a completed ``op`` for, 0 if it makes no difference, given those of ``target``; the others' serve any.
     """

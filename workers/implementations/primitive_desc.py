@@ -68,6 +68,10 @@ class PrimitiveDesc:
             object.__setattr__(self, "cached_nested", nested)
         return cast("tuple[PrimitiveDesc, ...]", self.cached_nested)
 
+    def stays_inside(self) -> bool:
+        """Return whether kernels read no byte behind an argument."""
+        return getattr(self.implementation, "stays_inside", False) and all(one.stays_inside() for one in self.nested())
+
     def to_wire(self) -> list[object]:
         """Return plain data for a message to a creator."""
         hint = [[arg, encode(desc)] for arg, desc in self.hint]

@@ -1,14 +1,11 @@
-"""The address of an array's first element, in a tenth of the time of ``array.ctypes.data``, and whether it can be read there."""
+"""The address of an array's first element, in a tenth of the time of ``array.ctypes.data``."""
 
 from __future__ import annotations
 
 import ctypes
-import mmap
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-
-from .buffer import SLACK
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -20,7 +17,6 @@ WORDS: Final = (ctypes.c_size_t * (1 << 44)).from_address(0)
 #: of the data. A word for the number of dimensions, four addresses (dimensions, strides, base, data type) and the flags follow.
 DATA: Final = object.__basicsize__ >> 3
 FLAGS: Final = DATA + 6
-_PAGE: Final = mmap.PAGESIZE
 #: NumPy's flags of an array that is C-contiguous and aligned. They are the lower half of their word.
 IN_ORDER: Final = 0x1 | 0x100
 
@@ -53,17 +49,3 @@ def address_in_order(array: NDArray[Any]) -> int:
         return WORDS[at + DATA] if WORDS[at + FLAGS] & IN_ORDER == IN_ORDER else 0
     flags = array.flags
     return array.ctypes.data if flags.c_contiguous and flags.aligned else 0
-
-
-def readable_address(array: NDArray[Any]) -> int:
-    """Return the address of an array that kernels can read where it is; 0 of any other array, and of an empty one.
-
-    Kernels read `SLACK` bytes behind an array, which are there if they are in the page of its last byte.
-    """
-    if not IS_THERE:
-        address = address_in_order(array)
-    else:  # as `address_in_order`: for a short run, calls of functions take as long as what they do
-        at = id(array) >> 3
-        address = WORDS[at + DATA] if WORDS[at + FLAGS] & IN_ORDER == IN_ORDER else 0
-    nbytes = array.nbytes
-    return address if address and nbytes and -(address + nbytes) % _PAGE >= SLACK else 0

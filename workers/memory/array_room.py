@@ -1,4 +1,4 @@
-"""Room behind arrays: kernels read up to `SLACK` bytes past the last element, which must be there."""
+"""Room behind arrays: some kernels read up to `SLACK` bytes past the last element, which must be there."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ def readable_in_place(array: NDArray[Any]) -> bool:
     return bool(address) and has_room_behind(address + array.nbytes)
 
 
-def readable(array: NDArray[Any]) -> NDArray[Any]:
-    """Return an array as it is if kernels can read it where it is, else a copy."""
-    return array if readable_in_place(array) else copy_with_room(array)
+def in_order(array: NDArray[Any]) -> NDArray[Any]:
+    """Return an array as it is if it is C-contiguous and aligned, else a copy that is and has room behind it."""
+    return array if address_in_order(array) else copy_with_room(array)
 
 
 class ArrayRoom:

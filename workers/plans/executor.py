@@ -81,12 +81,15 @@ class PlanExecutor:
         within: bool = False,
         keep: Sequence[tuple[object, int]] = (),
         record: Callable[[int, int], None] | None = None,
+        behind: Sequence[int] = (),
     ) -> None:
         if len(constants) != len(plan.constants):
             raise ValueError(f"expect one address for each of {len(plan.constants)} constants, got {len(constants)}")
         if len(streams) != len(plan.engines):
             raise ValueError(f"a plan for {', '.join(plan.engines)} needs as many streams, got {len(streams)}")
         self.plan = plan
+        #: Numbers of the inputs behind which kernels may read up to `SLACK` bytes.
+        self.behind = behind
         self._record = record
         #: How many reorders between engines copy.
         self.copies = 0

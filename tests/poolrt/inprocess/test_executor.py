@@ -354,7 +354,7 @@ def test_inputs_that_need_no_conversion_are_read_where_they_are_and_outputs_are_
     g = Graph("g")
     g.output("y", g.eltwise(g.input("x", (4, 6)), "tanh"))
     executor, pages = Executor(g, cache=cache), np.zeros(2 * mmap.PAGESIZE // 4, np.float32)
-    # Not at the end of a page, behind which kernels must not read
+    # Not at the end of a page, behind which some kernels must not read
     start = -pages.ctypes.data % mmap.PAGESIZE // 4
     x = pages[start : start + 24].reshape(4, 6)
     x[...] = array(4, 6)

@@ -110,13 +110,37 @@ class _Other(np.ndarray[Any, Any]):
     """An array of another class, which may hide what it has."""
 
 
-def test_an_input_that_ends_with_its_page_takes_the_long_path(cache: PrimitiveProvider) -> None:
+def test_an_input_that_ends_with_its_page_takes_the_short_path_if_nothing_is_read_behind_it(
+    cache: PrimitiveProvider,
+) -> None:
     executor = softmax(cache)
     check(executor, drawn(), drawn())
     guarded = before_a_guard(ROWS)
     guarded[...] = drawn()
-    assert not is_repeated(executor, guarded, drawn())
+    assert is_repeated(executor, guarded, drawn())
     check(executor, guarded, drawn())
+
+
+def test_an_input_that_ends_with_its_page_takes_the_long_path_if_a_kernel_reads_behind_it(
+    cache: PrimitiveProvider,
+) -> None:
+    g = Graph("product")
+    weights = drawn((ROWS[1], 5))
+    x = g.input("x", ROWS)
+    g.output("y", g.matmul(x, weights))
+    # A step that reads nothing behind it leaves it so.
+    g.output("z", g.eltwise(x, "relu"))
+    executor = Executor(g, cache=cache)
+    guarded = before_a_guard(ROWS)
+    for given in (drawn(), guarded, drawn(), guarded):
+        given[...] = drawn()
+        got = executor.run(x=given)
+        np.testing.assert_allclose(
+            got["y"], given.astype(np.float64) @ weights.astype(np.float64), rtol=1e-4, atol=1e-5
+        )
+        assert np.array_equal(got["z"], np.maximum(given, 0))
+    assert executor._graphs.repeat({"x": guarded}, executor.phase) is None
+    assert executor._graphs.repeat({"x": drawn()}, executor.phase) is not None
 
 
 def test_another_shape_is_the_last_one_from_then_on(cache: PrimitiveProvider) -> None:

@@ -7,8 +7,8 @@ import mmap
 import numpy as np
 import pytest
 
-from poolrt.workers.memory.array_address import address_in_order, readable_address
-from poolrt.workers.memory.array_room import ArrayRoom, has_room_behind, readable_in_place
+from poolrt.workers.memory.array_address import address_in_order
+from poolrt.workers.memory.array_room import ArrayRoom, has_room_behind, in_order, readable_in_place
 
 PAGE = mmap.PAGESIZE
 
@@ -20,26 +20,30 @@ def on_a_page(nbytes: int, place: int = 0) -> np.ndarray[tuple[int], np.dtype[np
     return room[start : start + nbytes]
 
 
-def test_only_arrays_in_order_have_a_readable_address() -> None:
+def test_only_arrays_in_order_have_an_address() -> None:
     whole = on_a_page(24 * 4).view(np.float32).reshape(4, 6)
     frozen = whole[1:3]
     frozen.flags.writeable = False
     for array in (whole, frozen, whole[2], whole[:, :1][:1], whole.view(">f4")):
-        assert address_in_order(array) == readable_address(array) == array.ctypes.data
+        assert address_in_order(array) == array.ctypes.data
         assert readable_in_place(array)
+        assert in_order(array) is array
     unaligned = on_a_page(24 * 4, 1).view(np.float32)
     for array in (whole.T, whole[:, 1:], whole[::2], whole[::-1], unaligned):
-        assert address_in_order(array) == readable_address(array) == 0
+        assert address_in_order(array) == 0
         assert not readable_in_place(array)
+        copy = in_order(array)
+        assert readable_in_place(copy)
+        assert np.array_equal(copy, array)
 
 
-def test_an_array_has_an_address_for_kernels_only_with_room_behind_it() -> None:
+def test_only_arrays_with_room_behind_them_are_read_in_place_by_all_kernels() -> None:
     last = on_a_page(PAGE)
     assert not has_room_behind(last.ctypes.data + last.nbytes)
     assert address_in_order(last) == last.ctypes.data
-    assert readable_address(last) == 0
-    assert readable_address(last[:-64]) == last.ctypes.data
-    assert readable_address(last[:0]) == 0
+    assert not readable_in_place(last)
+    assert readable_in_place(last[:-64])
+    assert in_order(last) is last
 
 
 @pytest.mark.parametrize("nbytes", [1, 1 << 15, 1 << 16, 3 << 20])

@@ -16,6 +16,7 @@ class NativeArgReduction(NativeImplementation[ArgReduction]):
     """Vectors along the axis, or along a dimension whose elements are adjacent; indices of s32 and s64."""
 
     name = "native:arg_reduction"
+    stays_inside = True
     # Strides are possible, which other implementations made for speed do not get.
     general = True
 

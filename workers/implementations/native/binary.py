@@ -37,6 +37,7 @@ class NativeBinary:
     name = "native:binary"
     engine_kind = "cpu"
     general = False
+    stays_inside = True
 
     def reject(self, op: Binary, attr: PrimitiveAttr, target: Target) -> str | None:
         op = self.complete(op, attr, target)

@@ -21,6 +21,7 @@ class NativeConcat(NativeImplementation[Concat]):
     """All dimensions outside of the axis make a row; with blocked channels, sources must begin on a block."""
 
     name = "native:concat"
+    stays_inside = True
 
     def reject(self, op: Concat, attr: PrimitiveAttr, target: Target) -> str | None:
         if attr.post_ops:

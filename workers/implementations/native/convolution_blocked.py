@@ -31,6 +31,7 @@ class NativeBlockedConvolution:
     name = "native:blocked"
     engine_kind = "cpu"
     general = False
+    stays_inside = True
 
     def reject(self, op: Convolution, attr: PrimitiveAttr, target: Target) -> str | None:
         if op.src.ndims not in (3, 4):

@@ -22,6 +22,7 @@ class NativeDirectConvolution:
     name = "native:direct"
     engine_kind = "cpu"
     general = False
+    stays_inside = True
 
     def reject(self, op: Convolution, attr: PrimitiveAttr, target: Target) -> str | None:
         if op.src.ndims > 5:

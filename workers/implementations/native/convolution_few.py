@@ -24,6 +24,7 @@ class NativeFewChannelsConvolution:
     name = "native:few_channels"
     engine_kind = "cpu"
     general = False
+    stays_inside = True
 
     def reject(self, op: Convolution, attr: PrimitiveAttr, target: Target) -> str | None:
         if op.src.ndims not in (3, 4) or op.groups != 1 or op.src.dims[1] > _MOST:

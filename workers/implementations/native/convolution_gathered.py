@@ -27,6 +27,7 @@ class NativeGatheredConvolution:
     name = "native:gathered"
     engine_kind = "cpu"
     general = False
+    stays_inside = True
 
     def reject(self, op: Convolution, attr: PrimitiveAttr, target: Target) -> str | None:
         if op.src.ndims not in (3, 4):

@@ -32,6 +32,7 @@ class NativePlanesConvolution:
     name = "native:planes"
     engine_kind = "cpu"
     general = False
+    stays_inside = True
 
     def reject(self, op: Convolution, attr: PrimitiveAttr, target: Target) -> str | None:
         if op.src.ndims not in (3, 4) or not op.groups == op.src.dims[1] == op.dst.dims[1] > 1:

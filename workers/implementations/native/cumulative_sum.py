@@ -21,6 +21,7 @@ class NativeCumulativeSum(NativeImplementation[CumulativeSum]):
     """Vectors of rows if they are adjacent, or along the axis if its elements are; sums of 64 bits."""
 
     name = "native:cumulative_sum"
+    stays_inside = True
     # Strides are possible, which other implementations made for speed do not get.
     general = True
 

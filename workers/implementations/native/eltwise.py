@@ -18,6 +18,7 @@ class NativeEltwise(NativeImplementation[Eltwise]):
     """Runs of elements, 16 at a time; src and dst in the same layout, and of one data type if there are post-ops."""
 
     name = "native:eltwise"
+    stays_inside = True
 
     def reject(self, op: Eltwise, attr: PrimitiveAttr, target: Target) -> str | None:
         if op.algorithm == "softplus" and op.alpha == 0.0:

@@ -17,6 +17,7 @@ class NativeGather(NativeImplementation[Gather]):
     """Any strides; elements that are adjacent in src and dst and share their indices are copied as vectors."""
 
     name = "native:gather"
+    stays_inside = True
     # Strides are possible, which other implementations made for speed do not get.
     general = True
 

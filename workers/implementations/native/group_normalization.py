@@ -15,6 +15,7 @@ class NativeGroupNormalization(NativeImplementation[GroupNormalization]):
     """Row-major src and dst; vectors along the positions of a channel."""
 
     name = "native:rows"
+    stays_inside = True
 
     def reject(self, op: GroupNormalization, attr: PrimitiveAttr, target: Target) -> str | None:
         return refuse_rows(self.complete(op, attr, target), attr)

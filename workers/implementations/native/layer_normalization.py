@@ -24,6 +24,7 @@ class NativeLayerNormalization(NativeImplementation[LayerNormalization]):
     """Row-major src and dst; vectors along a row."""
 
     name = "native:rows"
+    stays_inside = True
 
     def reject(self, op: LayerNormalization, attr: PrimitiveAttr, target: Target) -> str | None:
         return refuse_rows(self.complete(op, attr, target), attr)

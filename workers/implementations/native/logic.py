@@ -24,6 +24,7 @@ class NativeLogic(NativeImplementation[Binary]):
     """Any strides; vectors along the dimension whose elements are adjacent in dst."""
 
     name = "native:logic"
+    stays_inside = True
     # Strides are possible, which other implementations made for speed do not get.
     general = True
 

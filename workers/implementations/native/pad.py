@@ -21,6 +21,7 @@ class NativePad(NativeImplementation[Pad]):
     """Any strides; the innermost dimensions without padding make one run of bytes."""
 
     name = "native:pad"
+    stays_inside = True
     # Strides are possible, which other implementations made for speed do not get.
     general = True
 

@@ -30,6 +30,7 @@ class NativePooling(NativeImplementation[Pooling]):
     """One destination row a work item; src and dst in the same layout."""
 
     name = "native:pooling"
+    stays_inside = True
 
     def reject(self, op: Pooling, attr: PrimitiveAttr, target: Target) -> str | None:
         if attr.post_ops:

@@ -17,6 +17,7 @@ class NativePrelu:
     name = "native:prelu"
     engine_kind = "cpu"
     general = False
+    stays_inside = True
 
     def reject(self, op: Prelu, attr: PrimitiveAttr, target: Target) -> str | None:
         op = self.complete(op, attr, target)

@@ -71,6 +71,7 @@ class NativeReduction(NativeImplementation[Reduction]):
     """
 
     name = "native:reduction"
+    stays_inside = True
 
     def reject(self, op: Reduction, attr: PrimitiveAttr, target: Target) -> str | None:
         if attr.post_ops:

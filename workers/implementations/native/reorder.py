@@ -21,6 +21,7 @@ class NativeReorder:
     name = "native:nest"
     engine_kind = "cpu"
     general = False
+    stays_inside = True
 
     def reject(self, op: Reorder, attr: PrimitiveAttr, target: Target) -> str | None:
         return "post-ops are not supported" if attr.post_ops else None

@@ -14,6 +14,7 @@ class NativeSelect(NativeImplementation[Select]):
     """Any strides; vectors along the dimension whose elements are adjacent in dst."""
 
     name = "native:select"
+    stays_inside = True
     # Strides are possible, which other implementations made for speed do not get.
     general = True
 

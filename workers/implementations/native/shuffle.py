@@ -23,6 +23,7 @@ class NativeShuffle(NativeImplementation[Shuffle]):
     """Any permuted layout, the same of src and dst, of any data type; channels in blocks of 16 if they are f32."""
 
     name = "native:nest"
+    stays_inside = True
 
     def reject(self, op: Shuffle, attr: PrimitiveAttr, target: Target) -> str | None:
         if attr.post_ops:

@@ -17,6 +17,7 @@ class NativeSoftmax(NativeImplementation[Softmax]):
     """Vectors along the axis if it is contiguous (or blocked), else along 16 independent rows."""
 
     name = "native:softmax"
+    stays_inside = True
 
     def reject(self, op: Softmax, attr: PrimitiveAttr, target: Target) -> str | None:
         if attr.post_ops:

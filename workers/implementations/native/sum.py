@@ -19,6 +19,7 @@ class NativeSum(NativeImplementation[Sum]):
     """Runs of elements, 16 at a time; more than four sources are added to dst by further launches."""
 
     name = "native:sum"
+    stays_inside = True
 
     def reject(self, op: Sum, attr: PrimitiveAttr, target: Target) -> str | None:
         op = self.complete(op, attr, target)

@@ -5,13 +5,13 @@ to nearest) as the reference implementations do. A result is rounded once, to ev
 least one; a bool is whether a number is not 0. f16 is converted by integer arithmetic where the processor has no instructions
 for it, and bf16 everywhere: AVX-512's instruction takes the smallest numbers for 0.
 
-Limitation: parts of 16 elements of up to four bytes may be read whole, up to 64 bytes behind the end of a tensor; nothing is
-written there.
+Guarantees: nothing behind a part of 16 elements is written, and nothing is read that is in another page than the part.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
@@ -25,6 +25,7 @@ from .compiler.language import intrinsic
 from .vec import (
     F32,
     F64,
+    I1,
     I8,
     I16,
     I32,
@@ -33,9 +34,11 @@ from .vec import (
     VD,
     VF,
     VI,
+    WIDTH,
     Builder,
     Value,
     VectorType,
+    allocate,
     apply,
     call,
     constant,
@@ -63,6 +66,8 @@ STORED: Final[dict[str, ir.Type]] = {
 #: Types whose numbers float32 holds.
 SMALL: Final = ("f32", "f16", "bf16", "s16", "u16", "s8", "u8", "bool")
 _IN_FLOAT32: Final = ("f32", "f16", "bf16")
+#: Bytes of the smallest pages: memory is readable or not by pages.
+_PAGE: Final = 4096
 #: Levels whose processors convert f16.
 _CONVERTS_HALF: Final = ("x86-64-v3", "x86-64-v4")
 
@@ -75,13 +80,14 @@ class Elements:
     real: Any  #: np.float32 or np.float64
     load: Any  #: (address) -> lanes
     load_part: Any  #: (address, count) -> lanes, zeros behind the first ``count``
-    load_tail: Any  #: (address, count) -> lanes, anything behind the first ``count``
+    load_tail: Any  #: (address, count) -> lanes, anything behind the first ``count``: no slower than load_part
     load_one: Any  #: (address) -> one element in every lane
     store: Any  #: (address, lanes)
     store_part: Any  #: (address, lanes, count): the first ``count`` lanes
     store_one: Any  #: (address, lanes): lane 0; LLVM 22 makes four bytes of a byte stored under a constant mask
     fill: Any  #: (scalar of the type of lanes) -> it in every lane
     parameters: Any  #: (address) -> lanes of 16 float32: scales, shifts and statistics are of that type
+    parameters_tail: Any  #: (address, count) -> the same, anything behind the first ``count``
 
     @property
     def lanes_as(self) -> Elements:
@@ -147,10 +153,19 @@ def elements(dtype: str) -> Elements:
 
         return lanes(types.int64), emit
 
+    @intrinsic
+    def parameters_tail(_: Any, address: types.Integer, count: types.Integer) -> Any:
+        def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
+            stored = emit_load_tail(b, a[0], a[1], "f32")
+            return stored if lanes is vector else b.fpext(stored, VD)
+
+        return lanes(types.int64, types.int64), emit
+
     real, fill = (np.float32, vset) if lanes is vector else (np.float64, dset)
     return Elements(
-        item_size(dtype), real, load, load_part, load_tail, load_one, store, store_part, store_one, fill, parameters
-    )
+        item_size(dtype), real, load, load_part, load_tail, load_one, store, store_part, store_one, fill, parameters,
+        parameters_tail,
+    )  # fmt: skip
 
 
 def emit_load(b: Builder, address: Value, dtype: str) -> Value:
@@ -159,8 +174,37 @@ def emit_load(b: Builder, address: Value, dtype: str) -> Value:
 
 
 def emit_load_tail(b: Builder, address: Value, count: Value, dtype: str) -> Value:
-    """Return ``count`` elements as lanes, anything in the others; 64 bytes behind them may be read."""
-    return _load_part(b, address, count, dtype) if item_size(dtype) == 8 else emit_load(b, address, dtype)
+    """Return ``count`` elements as lanes, anything in the others."""
+    if item_size(dtype) == 8 or isa_of(b) == "x86-64-v4":
+        return _load_part(b, address, count, dtype)
+    # Where there are no masks, or slower ones: elements beside one another are read together if all are in one page.
+    lanes, begins = ir.VectorType(STORED[dtype], LANES), b.icmp_signed(">", count, I64(0))
+
+    def copied() -> Value:
+        room = allocate(b, lanes)
+        room.align = item_size(dtype) * LANES
+        nbytes = b.select(begins, b.mul(count, I64(item_size(dtype))), I64(0))
+        pair = [b.bitcast(room, I8.as_pointer()), pointer(b, address, I8)]
+        call(b, "llvm.memcpy.p0.p0.i64", *pair, nbytes, I1(0), result=ir.VoidType())
+        return b.load(room)
+
+    return widened(b, _load_in_page(b, address, lanes, begins, copied), dtype)
+
+
+def _load_in_page(b: Builder, address: Value, lanes: ir.Type, begins: Value, otherwise: Callable[[], Value]) -> Value:
+    """Load a vector, all of it if its first element is wanted and it ends in the page in which it begins."""
+    nbytes = LANES * lanes.element.width // 8 if isinstance(lanes.element, ir.IntType) else WIDTH
+    is_inside = b.and_(begins, b.icmp_unsigned("<=", b.and_(address, I64(_PAGE - 1)), I64(_PAGE - nbytes)))
+    with b.if_else(is_inside, likely=True) as (inside, across):
+        with inside:
+            whole, near = b.load(pointer(b, address, lanes), align=1), b.block
+        with across:
+            apart = otherwise()
+            far = b.block
+    found = b.phi(lanes)
+    found.add_incoming(whole, near)
+    found.add_incoming(apart, far)
+    return found
 
 
 def _load_part(b: Builder, address: Value, count: Value, dtype: str) -> Value:
@@ -168,14 +212,18 @@ def _load_part(b: Builder, address: Value, count: Value, dtype: str) -> Value:
 
 
 def masked_load(b: Builder, address: Value, kind: ir.Type, mask: Value) -> Value:
-    """Load the elements of a mask, zeros in the others; small ones are all read where there are no masks for them."""
+    """Load the elements of a mask, zeros in the others."""
     lanes = ir.VectorType(kind, LANES)
     zeros = ir.Constant(lanes, None)
+
+    def masked() -> Value:
+        name = f"llvm.masked.load.{masked_kind(kind)}.p0"
+        return call(b, name, pointer(b, address, lanes), I32(1), mask, zeros, result=lanes)
+
     if kind in (I8, I16) and isa_of(b) != "x86-64-v4":
-        return b.select(mask, b.load(pointer(b, address, lanes), align=1), zeros)
-    return call(
-        b, f"llvm.masked.load.{masked_kind(kind)}.p0", pointer(b, address, lanes), I32(1), mask, zeros, result=lanes
-    )
+        # There are no masks for them: one after the other takes long.
+        return b.select(mask, _load_in_page(b, address, lanes, b.extract_element(mask, I32(0)), masked), zeros)
+    return masked()
 
 
 def masked_store(b: Builder, value: Value, address: Value, mask: Value) -> None:

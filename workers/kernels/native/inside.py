@@ -44,10 +44,11 @@ def load_inside(dtype: str) -> Any:
 def load_apart(dtype: str) -> Any:
     """Return an intrinsic (address of the row, index, step, limit, other): elements at ``index``, ``index + step``, ... (16).
 
-    Those outside of [0, limit) are lanes of ``other``. Limitation: up to three bytes behind a small element are read.
+    Those outside of [0, limit) are lanes of ``other``.
     """
     kind, size = STORED[dtype], elements(dtype).size
     read = I32 if kind in (I8, I16) else kind
+    kinds = ir.VectorType(kind, LANES)
 
     @intrinsic
     def load(
@@ -59,14 +60,21 @@ def load_apart(dtype: str) -> Any:
             places = b.add(splat(b, index), b.mul(numbers, splat(b, distance)))
             mask = b.icmp_unsigned("<", places, splat(b, end))  # a negative place is beyond
             places = b.add(splat(b, base), b.mul(places, splat(b, I64(size))))
-            where = b.inttoptr(places, ir.VectorType(read.as_pointer(), LANES))
+            # Small elements are read with the four bytes around them, which are in one page.
+            whole = b.and_(places, _longs(-4)) if read is not kind else places
+            where = b.inttoptr(whole, ir.VectorType(read.as_pointer(), LANES))
             lanes = ir.VectorType(read, LANES)
             name = f"llvm.masked.gather.{masked_kind(read)}.v{LANES}p0"
             found = call(b, name, where, I32(1), mask, ir.Constant(lanes, None), result=lanes)
             if read is not kind:
-                found = b.trunc(found, ir.VectorType(kind, LANES))
+                bits = b.trunc(b.shl(b.and_(places, _longs(3)), _longs(3)), lanes)
+                found = b.trunc(b.lshr(found, bits), kinds)
             return b.select(mask, widened(b, found, dtype), fill)
 
         return other(types.int64, types.int64, types.int64, types.int64, other), emit
 
     return load
+
+
+def _longs(value: int) -> ir.Constant:
+    return ir.Constant(_VL, [value] * LANES)

@@ -140,7 +140,7 @@ def _layer(chain: tuple[Any, ...], dtype: str, statistics: Any) -> tuple[Callabl
     finish, finish_part = functions.post_ops(chain, dtype), functions.post_ops_part(chain, dtype)
     of = elements(dtype)
     size, real, load, load_tail, fill = of.size, of.real, of.load, of.load_tail, of.fill
-    store, store_part, parameters = of.store, of.store_part, of.parameters
+    store, store_part, parameters, parameters_tail = of.store, of.store_part, of.parameters, of.parameters_tail
 
     def kernel(
         begin: int, end: int, src: int, dst: int, other: int, mean: int, variance: int, scale: int, shift: int,
@@ -165,7 +165,8 @@ def _layer(chain: tuple[Any, ...], dtype: str, statistics: Any) -> tuple[Callabl
                 at = offset + size * whole
                 value = vmul(vsub(vsub(load_tail(src + at, left), center), correction), factor)
                 place = 4 * whole
-                value = vfma(value, parameters(scale + (place & scale_mask)), parameters(shift + (place & shift_mask)))
+                scales = parameters_tail(scale + (place & scale_mask), left)
+                value = vfma(value, scales, parameters_tail(shift + (place & shift_mask), left))
                 store_part(dst + at, finish_part(value, other + at, left), left)
 
     return kernel, types.void(*[types.int64] * 13, types.float64)

@@ -1,0 +1,51 @@
+"""Implementations that say that they read nothing behind arguments are given some of which nothing behind can be read."""
+
+from __future__ import annotations
+
+import random
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from poolrt.workers.engines.target import cpu_target
+from poolrt.workers.implementations.primitive_desc import implementations
+
+from .reading import EdgeBuffer
+
+
+def computed(level: str, most: int) -> subprocess.CompletedProcess[str]:
+    """Return how a process ended that computes, of each implementation and type, ``most`` problems, or all (0)."""
+    seed = random.randrange(1 << 30)
+    command = [sys.executable, "-m", "tests.workers.support.reading", level, str(seed), str(most)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("most", [1, pytest.param(0, marks=pytest.mark.slow)])
+@pytest.mark.timeout(3600)
+def test_what_says_that_it_reads_nothing_behind_arguments_does_not(most: int, isa: str) -> None:
+    done = computed(isa, most)
+    last = done.stdout.splitlines()[-1:]
+    assert done.returncode == 0, f"seed and level {done.args[3:]}: {last} {done.stderr[-2000:]}"
+
+
+def test_who_reads_behind_such_memory_ends() -> None:
+    read = "import ctypes; from tests.workers.support.reading import EdgeBuffer; at = EdgeBuffer(100)"
+    for offset, wanted in ((99, 0), (100, -signal.SIGSEGV)):
+        command = [sys.executable, "-c", f"{read}; ctypes.string_at(at.address + {offset}, 1)"]
+        assert subprocess.run(command, check=False, capture_output=True).returncode == wanted
+
+
+def test_the_memory_is_that_of_the_values() -> None:
+    memory = EdgeBuffer(5000)
+    assert memory.content.nbytes == 5000
+    assert memory.content.ctypes.data == memory.address
+    assert (memory.address + 5000) % 4096 == 0
+
+
+@pytest.mark.parametrize("kind", ["eltwise", "binary", "reduction", "softmax", "reorder", "pooling", "convolution"])
+def test_what_computes_large_arrays_reads_them_where_they_are(kind: str) -> None:
+    assert cpu_target().engine_kind == "cpu"
+    first = implementations(kind, "cpu")
+    assert any(getattr(each, "stays_inside", False) for each in first), first
