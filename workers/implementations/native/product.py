@@ -41,7 +41,8 @@ _ROOM: Final = 64 << 20
 #: Most columns, and most rows, of a product whose results are sums over lanes; a sum takes as long as so many inputs. Deep enough
 #: are rows of so many.
 _FEW_COLUMNS: Final = 16
-_FEW_ROWS: Final = 16
+_FEW_ROWS: Final = {"x86-64-v4": 16}
+_FEWER_ROWS: Final = 8
 _REST: Final = 128
 _DEEP: Final = 64
 #: Most rows of a tile of rows that compete for the same lines of the first-level cache, which has 8 ways or more; with room for
@@ -149,7 +150,7 @@ def describe(shape: Shape, left: MemoryDesc, right: MemoryDesc, bias: bool, attr
         column = _describe_column(shape, left, right, attr)
         if column is not None:
             return column
-    few = _describe_few(shape, left, right, bias, attr)
+    few = _describe_few(shape, left, right, bias, attr, _FEW_ROWS.get(isa, _FEWER_ROWS))
     if few is not None:
         return few
     blocking = _BLOCKING.get(isa, _SMALL_CACHES)
@@ -269,14 +270,14 @@ def has_few_columns(rows: int, depth: int, columns: int) -> bool:
 
 
 def _describe_few(
-    shape: Shape, left: MemoryDesc, right: MemoryDesc, bias: bool, attr: PrimitiveAttr
+    shape: Shape, left: MemoryDesc, right: MemoryDesc, bias: bool, attr: PrimitiveAttr, most_rows: int
 ) -> Program | None:  # fmt: skip
     """Return the program of a product with few rows or columns, if it takes less time than tiles; else None."""
     if right.layout.blocks:
         return None
     strides, right_strides = ([4 * stride for stride in md.outer_strides()] for md in (left, right))
     few_columns = has_few_columns(shape.rows, shape.depth, shape.columns) and strides[-1] == 4
-    few_rows = shape.rows <= _FEW_ROWS and shape.depth >= _DEEP and right_strides[-2] == 4 < right_strides[-1]
+    few_rows = shape.rows <= most_rows and shape.depth >= _DEEP and right_strides[-2] == 4 < right_strides[-1]
     if not (few_columns or few_rows):
         return None
     build = NestBuilder()
