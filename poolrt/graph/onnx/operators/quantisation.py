@@ -18,6 +18,8 @@ from .windows import window_of
 
 #: Types of quantised tensors.
 _QUANTISED: Final = ("int8", "uint8", "int16", "uint16")
+#: Types that only known arrays have -> the least and the greatest number.
+_SMALL: Final = {"int4": (-8, 7), "uint4": (0, 15), "int2": (-2, 1), "uint2": (0, 3)}
 
 
 def quantize(call: NodeCall) -> Operand:
@@ -27,6 +29,8 @@ def quantize(call: NodeCall) -> Operand:
     scale, zero = _along(call, 1), _along(call, 2) if call.has(2) else None
     if dtype_of(source) != "float32":
         source, scale = m.cast(source, "float32"), m.cast(scale, "float32")
+    if wanted in _SMALL:
+        return _small_integers(call, m.binary(source, scale, "div"), zero, wanted)
     quotient = m.eltwise(m.value(m.binary(source, scale, "div")), "round")
     if zero is not None:
         quotient = m.binary(quotient, m.cast(zero, "float32"), "add")
@@ -259,9 +263,22 @@ def _target(call: NodeCall) -> str:
     elif "output_dtype" in call.attrs and call.integer("output_dtype"):
         target = array_type(call.integer("output_dtype"))
         wanted = "another type" if target is None else target.name
-    if wanted not in _QUANTISED:
+    if wanted not in _QUANTISED and wanted not in _SMALL:
         raise call.unsupported(f"results of {wanted} are not supported")
     return wanted
+
+
+def _small_integers(call: NodeCall, quotient: Operand, zero: Operand | None, wanted: str) -> Operand:
+    """Return known numbers as integers of a type that graphs do not have, such as weights that are dequantised next."""
+    m = call.math
+    if isinstance(quotient, Value) or isinstance(zero, Value):
+        raise call.unsupported(f"a computed tensor cannot be quantised to {wanted}")
+    whole = m.eltwise(quotient, "round")
+    if zero is not None:
+        whole = m.binary(whole, m.cast(zero, "float32"), "add")
+    for limit, algorithm in zip(_SMALL[wanted], ("max", "min"), strict=True):
+        whole = m.binary(whole, np.asarray(limit, np.float32), algorithm)
+    return m.cast(m.cast(whole, "int8"), wanted)
 
 
 def _along(call: NodeCall, index: int) -> Operand:

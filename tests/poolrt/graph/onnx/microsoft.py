@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import onnx
 from numpy.typing import NDArray
@@ -115,6 +116,19 @@ def quantised_cases(seed: int) -> list[Case]:
             }  # fmt: skip
             add("QGemm", {**gemm, "ys": f(0.06), "yz": wanted}, "a", alpha=0.7)
             add("QGemm", {**gemm, "c": None}, "a", quantum=0)
+        last = {**one, "x": d.bytes(2, 6, 5, 3, dtype=dtype)}
+        window: dict[str, Any] = {"kernel_shape": [3, 2], "pads": [1, 0, 1, 1], "strides": [2, 1]}
+        for attrs in ({}, {"count_include_pad": 1}):
+            add("QLinearAveragePool", last, "x", channels_last=1, **window, **attrs)
+        add("QLinearGlobalAveragePool", last, "x", channels_last=1)
+        add("NhwcMaxPool", {"x": last["x"]}, "x", **window)
+        for groups, columns in ((1, ()), (1, (6,)), (3, (6,))):
+            convolved: dict[str, Array | None] = {
+                "x": last["x"], "xs": s(), "xz": p(dtype), "w": d.bytes(6, 3 // groups, 3, 2, dtype="int8"),
+                "ws": s(*columns), "wz": np.zeros(columns, np.int8), "ys": f(0.3), "yz": p(dtype),
+                "b": d.rng.integers(-999, 999, (6,)).astype(np.int32),
+            }  # fmt: skip
+            add("QLinearConv", convolved, "x", channels_last=1, group=groups, **window)
     x, b = d.bytes(2, 3, 5), d.bytes(2, 3, 5)
     choice = {"c": d.rng.integers(0, 2, (2, 3, 1)).astype(bool), "x": x, "xs": f(0.02), "xz": p()}
     add("QLinearWhere", {**choice, "b": b, "bs": f(0.03), "bz": p(), "ys": f(0.03), "yz": p()}, "c", "x", "b")
@@ -350,7 +364,7 @@ def weight_only_cases(seed: int) -> list[Case]:
     """Return cases of products by weights of a few bits."""
     d = Draw(seed)
     found: list[Case] = []
-    for bits in (4, 8):
+    for bits in (2, 4, 8):
         for number, (rows, depth, columns, block) in enumerate(((1, 64, 24, 32), (5, 100, 17, 16), (20, 64, 33, 32))):
             blocks = -(-depth // block)
             operands: dict[str, Array | None] = {
@@ -364,6 +378,33 @@ def weight_only_cases(seed: int) -> list[Case]:
     return found
 
 
+def table_cases(seed: int) -> list[Case]:
+    """Return cases of rows of tables of a few bits: packed, then one number an element and any axes."""
+    d = Draw(seed)
+    found: list[Case] = []
+    indices = {"i": d.rng.integers(-11, 11, (2, 3))}
+
+    def add(operands: dict[str, Array | None], **attributes: Any) -> None:
+        found.append(Case("GatherBlockQuantized", operands, ("i",), attributes=attributes))
+
+    for bits in (2, 4, 8):
+        for width, block in ((64, 32), (80, 16), (40, 64)):
+            packed, scales = d.bytes(11, 2, width * bits // 8), d.scale(11, 2, -(-width // block))
+            points = d.bytes(11, 2, -(-scales.shape[2] * bits // 8))
+            options = {"bits": bits, "block_size": block, "quantize_axis": -1}
+            add({"x": packed, **indices, "s": scales}, **options)
+            add({"x": packed, **indices, "s": scales.astype(np.float16), "z": points}, **options)
+    for kind, least in ((ml_dtypes.uint4, 0), (ml_dtypes.int4, -8)):
+        for along, blocked in ((0, 1), (1, 0), (2, 1), (1, 1)):
+            shape = [11 if axis == along else 40 if axis == blocked else 3 for axis in range(3)]
+            sizes = [-(-size // 16) if axis == blocked else size for axis, size in enumerate(shape)]
+            data, points = (d.rng.integers(least, least + 16, dims).astype(kind) for dims in (shape, sizes))
+            options = {"block_size": 16, "gather_axis": along, "quantize_axis": blocked}
+            add({"x": data, **indices, "s": d.scale(*sizes)}, **options)
+            add({"x": data, **indices, "s": d.scale(*sizes), "z": points}, **options)
+    return found
+
+
 CASES: dict[str, Callable[[int], list[Case]]] = {
     "quantised": quantised_cases,
     "dynamic": dynamic_cases,
@@ -371,4 +412,5 @@ CASES: dict[str, Callable[[int], list[Case]]] = {
     "fused": fused_cases,
     "attention": attention_cases,
     "weight only": weight_only_cases,
+    "tables": table_cases,
 }

@@ -132,3 +132,31 @@ def test_the_greatest_of_no_elements_is_the_least_number() -> None:
         model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
         ((_, found),) = load_onnx(model.SerializeToString()).to_ir().constants.items()
         np.testing.assert_array_equal(found.array, np.full(3, wanted, kind))
+
+
+@pytest.mark.parametrize("kind", ["int4", "uint4", "int2", "uint2"])
+def test_weights_that_the_model_quantises_are_quantised_while_loading(cache: PrimitiveProvider, kind: str) -> None:
+    rng, dtype = np.random.default_rng(), ml_dtypes_type(kind)
+    limits: Any = ml_dtypes.iinfo(dtype)  # type: ignore[no-untyped-call]
+    weights, scales = rng.standard_normal((8, 12)).astype(np.float32) * 9, rng.uniform(0.5, 2, 12).astype(np.float32)
+    points = rng.integers(int(limits.min), int(limits.max) + 1, 12)
+    nodes = [
+        helper.make_node("QuantizeLinear", ["w", "s", "z"], ["q"], axis=1),
+        helper.make_node("DequantizeLinear", ["q", "s", "z"], ["d"], axis=1),
+        helper.make_node("MatMul", ["x", "d"], ["y"]),
+    ]
+    model = model_of(nodes, {"w": weights, "s": scales, "z": points.astype(dtype)})
+    x = rng.standard_normal((2, 8)).astype(np.float32)
+    found = Executor(load_onnx(model.SerializeToString()), cache=cache).run(x=x)["y"]
+    stored = np.clip(np.rint(weights / scales) + points, int(limits.min), int(limits.max))
+    np.testing.assert_allclose(found, x @ ((stored - points) * scales), rtol=1e-4, atol=1e-3)
+
+
+def test_computed_numbers_are_not_quantised_to_four_bits() -> None:
+    constants = {"s": np.ones((), np.float32), "z": np.zeros((), ml_dtypes.int4)}
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"], "q"),
+        helper.make_node("DequantizeLinear", ["q", "s", "z"], ["y"]),
+    ]
+    with pytest.raises(UnsupportedNode, match=r"'q'.*computed tensor cannot be quantised to int4"):
+        load_onnx(model_of(nodes, constants, 8).SerializeToString())

@@ -17,6 +17,7 @@ from ...tensors import Operand, dtype_of
 from .. import quantisation, windows
 from ..integer_products import integer_product, matrix_scale
 from ..quantisation import dequantized, quantized
+from .channels_last import channels_last
 
 
 def arithmetic(algorithm: str) -> Operator:
@@ -92,8 +93,6 @@ def _mean(call: NodeCall, source: Operand) -> Operand:
 
 def average_pool(call: NodeCall) -> Operand:
     """Return means of windows; as in ONNX Runtime, they are rounded after the zero point is added."""
-    if call.integer("channels_last", 0):
-        raise call.unsupported("channels_last=1 is not supported")
     m, wanted, zero = call.math, dtype_of(call.tensor(0)), _zero(call, 4, 0)
     source = dequantized(call, call.tensor(0), call.tensor(1), call.optional(2))
     means: Any = windows.OPERATORS["AveragePool"](call.with_operands(source))
@@ -159,13 +158,6 @@ def gemm(call: NodeCall) -> Operand:
     return quantized(call, result, call.tensor(7), _zero(call, 8, 0))
 
 
-def convolution(call: NodeCall) -> Operand:
-    """Convolve as ONNX's operator does."""
-    if call.integer("channels_last", 0):
-        raise call.unsupported("channels_last=1 is not supported")
-    return quantisation.quantized_convolution(call)
-
-
 OPERATORS: Final[Mapping[str, Operator]] = {
     "QLinearAdd": arithmetic("add"),
     "QLinearMul": arithmetic("mul"),
@@ -173,12 +165,13 @@ OPERATORS: Final[Mapping[str, Operator]] = {
     "QLinearLeakyRelu": function(_leaky_relu),
     "QLinearSoftmax": function(_softmax),
     "QLinearGlobalAveragePool": global_mean,
-    "QLinearAveragePool": average_pool,
+    "QLinearAveragePool": channels_last(average_pool),
     "QLinearReduceMean": function(_mean),
     "QLinearConcat": concat,
     "QLinearWhere": where,
     "QGemm": gemm,
-    "QLinearConv": convolution,
+    "QLinearConv": channels_last(quantisation.quantized_convolution),
+    "NhwcMaxPool": channels_last(windows.max_pooling, always=True),
     "QuantizeLinear": quantisation.quantize,
     "DequantizeLinear": quantisation.dequantize,
 }
