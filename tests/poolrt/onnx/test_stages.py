@@ -85,6 +85,14 @@ def test_counts_that_differ_take_plans_of_later_stages_only(
     assert found._stages.cuts() == [("rows", "turned")]
 
 
+def test_values_of_an_input_that_sizes_depend_on_cut_no_model(cache: PrimitiveProvider) -> None:
+    nodes = [node("Relu", ["x"], ["r"]), node("Reshape", ["r", "shape"], ["y"])]
+    found = session(made(nodes, {"x": (FLOAT, [2, 6]), "shape": (staged_models.INT64, [2])}, {"y": FLOAT}), cache)
+    (y,) = found.run(None, {"x": np.ones((2, 6), np.float32), "shape": np.array([3, 4])})
+    assert y.shape == (3, 4)
+    assert found._stages.cuts() == []
+
+
 def test_what_later_stages_need_is_computed_once(cache: PrimitiveProvider) -> None:
     nodes = [
         node("Mul", ["x", "x"], ["squares"]),

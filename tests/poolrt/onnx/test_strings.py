@@ -231,10 +231,10 @@ def test_what_is_no_model_of_strings_is_refused(cache: PrimitiveProvider) -> Non
         (text_model([node("Identity", ["x"], ["z"])], {"x": (STRING, [1])}, {}), "it has no outputs"),
     ):
         with pytest.raises(poolrt.ModelError, match=text):
-            ort.InferenceSession(source, cache=cache).run(None, _feed(source))
+            session(source, cache).run(None, _feed(source))
     added = one("ScatterElements", {"x": STRING, "i": INT64, "u": STRING}, {"y": STRING}, reduction="add")
     with pytest.raises(ort.NotImplemented, match="a reduction of strings"):
-        ort.InferenceSession(added, cache=cache)
+        session(added, cache)
 
 
 def _feed(source: Any) -> dict[str, Any]:
@@ -249,7 +249,7 @@ def test_stored_strings_that_are_none_are_named(cache: PrimitiveProvider) -> Non
         (ends,) = broken.graph.initializer
         ends.string_data[:], ends.dims[:] = data, dims
         with pytest.raises(ort.InvalidGraph, match=f"tensor 'ends': .*{text}"):
-            ort.InferenceSession(broken, cache=cache)
+            session(broken, cache)
 
 
 def test_regular_expressions_need_their_package(cache: PrimitiveProvider, monkeypatch: pytest.MonkeyPatch) -> None:
