@@ -331,7 +331,7 @@ class _Products:
         if not isinstance(resource, RealizedPrimitive):
             return None
         execution = CallingThreadExecution(resource, (Arg.SRC, Arg.WEIGHTS, Arg.DST), self._scratchpads)
-        # Columns are read in whole vectors, but for those of a lone row.
+        # Columns are read in whole vectors; those of a single row are not.
         reach = 0 if left[0] == 1 or right[1] % _LANES == 0 else _reach(right, right_steps, 4)
         return (left[0], right[1]), execution.execute, execution.execute_on, reach
 

@@ -147,7 +147,7 @@ class SessionModel:
             return graph
 
     def _check_strings(self) -> None:
-        """Raise what tells of nodes of strings that sessions do not have, and of outputs that no node computes."""
+        """Raise NotImplemented for nodes of strings that sessions do not have, InvalidGraph for names without one node each."""
         if not self.outputs:
             raise InvalidGraph(f"{self._file.label}: it has no outputs")
         body = self.whole_part().body

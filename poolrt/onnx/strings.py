@@ -145,7 +145,7 @@ def _results(node: Any, found: set[str]) -> list[str]:
 
 
 def _makes_strings(node: Any) -> bool:
-    """Return whether a node makes strings of whatever it reads, or reads them by definition."""
+    """Return whether a node reads or computes strings by its operator and attributes alone, whatever its operands are."""
     if node.domain not in DOMAINS:
         return False
     if node.op_type == "Cast":

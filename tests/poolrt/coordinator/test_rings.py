@@ -267,7 +267,7 @@ def test_a_worker_that_begins_nothing_of_its_ring_is_asked_to_look_and_has_the_l
     pool.play(pool.state.on_tick(2.0))
     pool.play(pool.state.on_tick(3.0))
     assert [peer for peer, message in pool.sent if message[0] == Kind.LOOK] == [ring.worker]
-    # Progress begins the time anew.
+    # After each progress, the worker has its whole time again.
     for now in (6.0, 11.0, 15.0):
         pool.play(pool.state.on_tick(now))
     assert not pool.killed

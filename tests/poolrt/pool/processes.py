@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import poolrt
@@ -134,6 +136,32 @@ def relu_graph(shape: tuple[int, ...] = (4, 8), name: str = "relu", step: str = 
     graph = poolrt.Graph(name)
     graph.output("y", graph.eltwise(graph.input("x", shape, "float32"), step))
     return graph
+
+
+def load_long(pool: poolrt.Pool) -> poolrt.Model:
+    """Return a model whose runs go by rings and take some tenths of a second."""
+    graph = poolrt.Graph("long")
+    x = graph.input("x", (512, 512))
+    for _ in range(3000):
+        x = graph.eltwise(x, "tanh")
+    graph.output("y", x)
+    model = pool.load(graph)
+    for _ in range(5):
+        model.run(x=np.zeros((512, 512), np.float32))
+    return model
+
+
+@contextmanager
+def stopped(*pids: int) -> Iterator[None]:
+    """Stop processes for the time of a block."""
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for pid in pids:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
 
 
 def until_there(path: Path) -> str:

@@ -10,7 +10,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ import pytest
 import poolrt
 from poolrt.errors import ArenaFull, PoolClosed
 
-from .processes import BOUND_S, relu_graph, wait_until
+from .processes import BOUND_S, relu_graph, stopped, wait_until
 from .servers import started
 
 _SHAPE = (4, 8)
@@ -52,18 +52,6 @@ def _inputs(count: int, seed: int = 0) -> list[Any]:
     return [*np.random.default_rng(seed).standard_normal((count, *_SHAPE), np.float32)]
 
 
-@contextmanager
-def _stopped(*pids: int) -> Iterator[None]:
-    for pid in pids:
-        os.kill(pid, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        for pid in pids:
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGCONT)
-
-
 def _workers(pool: poolrt.Pool) -> list[int]:
     return [worker["pid"] for worker in pool.stats()["workers"] if worker["pid"]]
 
@@ -71,12 +59,12 @@ def _workers(pool: poolrt.Pool) -> list[int]:
 def test_futures_and_maps_need_no_coordinator_and_use_both_workers(own_pool: poolrt.Pool) -> None:
     model, inputs = _load(own_pool), _inputs(40)
     before, coordinator = _submitted(own_pool), own_pool.stats()["pid"]
-    with _stopped(*_workers(own_pool)):  # memory for all runs is taken on each ring: later, one worker may be slow
+    with stopped(*_workers(own_pool)):  # memory for all runs is taken on each ring: later, one worker may be slow
         futures = [model.submit(x=x) for x in (*inputs, *inputs)]
     results = [future.result(BOUND_S) for future in futures]
     assert len(results) == 80
     del futures, results
-    with _stopped(coordinator):
+    with stopped(coordinator):
         futures = [model.submit(x=x) for x in inputs]
         results = [future.result(BOUND_S) for future in futures]
         for x, result in zip(inputs, results, strict=True):
@@ -93,7 +81,7 @@ def test_inputs_may_change_as_soon_as_submit_returns_also_if_the_worker_is_kille
     model, inputs = _load(own_pool), _inputs(30)
     pids = _workers(own_pool)
     futures = []
-    with _stopped(*pids):
+    with stopped(*pids):
         x = np.empty(_SHAPE, np.float32)
         for values in inputs:
             x[...] = values
@@ -139,7 +127,7 @@ def test_a_callback_may_run_and_submit(own_pool: poolrt.Pool) -> None:
 def test_a_future_is_cancelled_unless_its_worker_has_begun_and_then_never_runs(own_pool: poolrt.Pool) -> None:
     model, inputs = _load(own_pool), _inputs(10)
     taken = sum(ring._ring.taken for ring in own_pool._session.link.client.rings._rings.values())
-    with _stopped(*_workers(own_pool)):
+    with stopped(*_workers(own_pool)):
         futures = [model.submit(x=x) for x in inputs]
         assert not any(future.running() or future.done() for future in futures)
         assert [future.cancel() for future in futures[::2]] == [True] * 5
@@ -169,7 +157,7 @@ def test_a_shutdown_completes_futures_that_nobody_waits_for(settings: dict[str, 
 def test_a_shutdown_cancels_what_has_not_begun(settings: dict[str, Any]) -> None:
     pool = poolrt.Pool(workers=1, threads=1, **settings)
     model, pids = _load(pool), _workers(pool)
-    with _stopped(*pids):
+    with stopped(*pids):
         futures = [model.submit(x=x) for x in _inputs(10)]
         pool.shutdown(wait=False, cancel_futures=True)
         assert all(future.cancelled() for future in futures)
@@ -191,7 +179,7 @@ def test_closing_a_pool_ends_futures_with_an_error(settings: dict[str, Any]) -> 
 def test_threads_may_wait_for_one_future(own_pool: poolrt.Pool) -> None:
     model, (x,) = _load(own_pool), _inputs(1)
     results: deque[Any] = deque()
-    with _stopped(*_workers(own_pool)):
+    with stopped(*_workers(own_pool)):
         future = model.submit(x=x)
         threads = [threading.Thread(target=lambda: results.append(future.result(BOUND_S))) for _ in range(6)]
         for thread in threads:
@@ -213,7 +201,7 @@ def test_an_interrupt_of_a_wait_leaves_futures_and_maps_that_work(own_pool: pool
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
     for waits in ("result", "map"):
-        with _stopped(*_workers(own_pool)):
+        with stopped(*_workers(own_pool)):
             futures = [model.submit(x=x) for x in inputs]
             timer = threading.Thread(target=interrupt)
             timer.start()
@@ -267,7 +255,7 @@ def test_dropped_futures_keep_no_memory_and_no_model(settings: dict[str, Any]) -
 
 def test_more_runs_than_rings_hold_are_in_flight_and_right(own_pool: poolrt.Pool) -> None:
     model, inputs = _load(own_pool), _inputs(250)
-    with _stopped(*_workers(own_pool)):
+    with stopped(*_workers(own_pool)):
         futures = [model.submit(x=x) for x in inputs]
     for x, future in zip(inputs, futures, strict=True):
         np.testing.assert_array_equal(future.result(BOUND_S)["y"], np.maximum(x, 0))

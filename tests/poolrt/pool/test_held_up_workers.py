@@ -9,7 +9,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,7 @@ from poolrt.runs import held_up
 from poolrt.workers.ipc.ring import RETURNED
 
 from .prepared import X, load, rings_of
-from .processes import BOUND_S, relu_graph, wait_until, workers_of
+from .processes import BOUND_S, load_long, relu_graph, stopped, wait_until, workers_of
 
 #: Values of a model whose tensors are too large for prepared places.
 _LARGE = (128, 64)
@@ -30,18 +29,6 @@ _LARGE = (128, 64)
 def own_pool(settings: dict[str, Any]) -> Iterator[poolrt.Pool]:
     with poolrt.Pool(workers=2, threads=1, **settings) as pool:
         yield pool
-
-
-@contextmanager
-def _stopped(*pids: int) -> Iterator[None]:
-    for pid in pids:
-        os.kill(pid, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        for pid in pids:
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGCONT)
 
 
 def _load(pool: poolrt.Pool, shape: tuple[int, ...]) -> poolrt.Model:
@@ -95,7 +82,7 @@ def test_runs_on_the_ring_of_a_stopped_worker_are_done_by_another(
     inputs = [*np.random.default_rng(0).standard_normal((60, *shape), np.float32)]
     stuck = 0
     for pid in workers_of(own_pool):
-        with ThreadPoolExecutor(1) as threads, _stopped(pid):
+        with ThreadPoolExecutor(1) as threads, stopped(pid):
             found = threads.submit(way, model, inputs).result(BOUND_S)
             stuck += any(ring.load for ring in rings_of(own_pool))
         for x, y in zip(inputs, found, strict=True):
@@ -109,7 +96,7 @@ def test_runs_on_the_ring_of_a_stopped_worker_are_done_by_another(
 def test_nothing_that_was_moved_is_executed_by_the_worker_that_it_left(own_pool: poolrt.Pool) -> None:
     model = _load(own_pool, (4, 8))
     before = {ring.number: ring._ring.submitted for ring in rings_of(own_pool)}
-    with _stopped(workers_of(own_pool)[0]):
+    with stopped(workers_of(own_pool)[0]):
         _all_futures(model, [X] * 40)
         (held,) = [ring for ring in rings_of(own_pool) if ring.load]
     wait_until(lambda: not held.load, "the worker returns them")
@@ -119,14 +106,14 @@ def test_nothing_that_was_moved_is_executed_by_the_worker_that_it_left(own_pool:
 
 def test_a_run_that_a_stopped_worker_has_begun_waits_and_those_behind_it_do_not(own_pool: poolrt.Pool) -> None:
     small = load(own_pool)
-    long = _load_long(own_pool)
+    long = load_long(own_pool)
     zeros = np.zeros((512, 512), np.float32)
     rings = rings_of(own_pool)
     taken = {ring.number: ring._ring.taken for ring in rings}
     begun = long.submit(x=zeros)
     wait_until(lambda: any(ring._ring.taken > taken[ring.number] for ring in rings), "it has begun")
     (held,) = [ring for ring in rings if ring._ring.taken > ring._ring.done]
-    with _stopped(*workers_of(own_pool)):
+    with stopped(*workers_of(own_pool)):
         futures = [small.submit(x=X) for _ in range(20)]
         assert any(ring is not held and ring.load for ring in rings)
         assert held.load > 1
@@ -154,24 +141,11 @@ def _pid_of_the_other(pool: poolrt.Pool, held: Any) -> int:
     raise AssertionError("no worker serves the ring")
 
 
-def _load_long(pool: poolrt.Pool) -> poolrt.Model:
-    """Return a model whose runs take some tenths of a second, on rings."""
-    graph = poolrt.Graph("long")
-    x = graph.input("x", (512, 512))
-    for _ in range(3000):
-        x = graph.eltwise(x, "tanh")
-    graph.output("y", x)
-    model = pool.load(graph)
-    for _ in range(5):
-        model.run(x=np.zeros((512, 512), np.float32))
-    return model
-
-
 def test_runs_stay_where_they_are_if_the_other_worker_is_stopped_too(own_pool: poolrt.Pool) -> None:
     model = load(own_pool)
     before = sum(ring._ring.submitted for ring in rings_of(own_pool))
     with ThreadPoolExecutor(1) as threads:
-        with _stopped(*workers_of(own_pool)):
+        with stopped(*workers_of(own_pool)):
             found = threads.submit(_all_runs, model, [X])
             wait_until(lambda: sum(ring._ring.submitted for ring in rings_of(own_pool)) > before, "it is submitted")
             time.sleep(1)  # some looks
@@ -181,7 +155,7 @@ def test_runs_stay_where_they_are_if_the_other_worker_is_stopped_too(own_pool: p
     assert used._ring.status(used._ring.done) != RETURNED
 
 
-def test_an_entry_without_a_bell_is_found_and_its_worker_is_not_taken_for_stopped(settings: dict[str, Any]) -> None:
+def test_an_entry_without_a_bell_is_found_and_its_worker_is_not_taken_forstopped(settings: dict[str, Any]) -> None:
     with poolrt.Pool(workers=1, threads=1, run_timeout_s=2.0, **settings) as pool:
         load(pool, workers=1)
         (pid,) = workers_of(pool)
@@ -210,7 +184,7 @@ def test_results_are_right_while_workers_stop_and_go_on_at_random(
         def disturb() -> None:
             pids = workers_of(pool)
             while not over.is_set():
-                with _stopped(*drawn.sample(pids, drawn.randrange(1, 3))):
+                with stopped(*drawn.sample(pids, drawn.randrange(1, 3))):
                     over.wait(drawn.uniform(0, 0.4))
                 over.wait(drawn.uniform(0, 0.05))
 

@@ -21,7 +21,7 @@ from poolrt.runs.client_ring import ClientRing
 from poolrt.runs.ring_entry import RingEntry
 from poolrt.workers.ipc.ring import RETURNED, SubmittingRing
 
-from .processes import BOUND_S, is_alive, relu_graph, wait_until
+from .processes import BOUND_S, is_alive, load_long, relu_graph, wait_until
 from .servers import started
 
 _X = np.arange(-16, 16, dtype=np.float32).reshape(4, 8)
@@ -141,19 +141,6 @@ def test_a_model_may_be_closed_while_it_runs_on_a_ring(own_pool: poolrt.Pool) ->
     _run(other)
 
 
-def _load_long(pool: poolrt.Pool) -> poolrt.Model:
-    """Return a model whose runs go by rings and take some tenths of a second."""
-    graph = poolrt.Graph("long")
-    x = graph.input("x", (512, 512))
-    for _ in range(3000):
-        x = graph.eltwise(x, "tanh")
-    graph.output("y", x)
-    model = pool.load(graph)
-    for _ in range(5):
-        model.run(x=np.zeros((512, 512), np.float32))
-    return model
-
-
 @contextmanager
 def _interrupted_when(holds: Callable[[], bool]) -> Iterator[None]:
     """Expect that a condition holds in the block, and that the interrupt ends it that is sent then."""
@@ -169,7 +156,7 @@ def _interrupted_when(holds: Callable[[], bool]) -> Iterator[None]:
 
 
 def test_slots_of_an_interrupted_run_are_used_again_only_when_it_has_ended(own_pool: poolrt.Pool) -> None:
-    model = _load_long(own_pool)
+    model = load_long(own_pool)
     x = np.zeros((512, 512), np.float32)
     pids = [worker["pid"] for worker in own_pool.stats()["workers"]]
     before = sum(ring._ring.taken for ring in _rings(own_pool))
