@@ -147,6 +147,8 @@ class EmbeddedServer:
             if try_lock(descriptor):
                 idle_watch.remove_socket(self.socket_path)
                 return False
+            # The watch of a server that has just ended holds the lock for a moment: then nothing listens.
+            running = _listens(self.socket_path)
             _ask(self.socket_path, b"SHUTDOWN\r\n", STOP_S)
             lock_file(descriptor, self._file("run.lock"), STOP_S)
             idle_watch.remove_socket(self.socket_path)
@@ -154,7 +156,7 @@ class EmbeddedServer:
             raise StoreUnavailable("embedded", f"the server in {self._folder} does not stop: {error}") from error
         finally:
             os.close(descriptor)
-        return True
+        return running
 
     def _check_folders(self) -> None:
         """Raise PathRefused if another user can change the server's folders, or exchange its socket."""
@@ -276,6 +278,19 @@ def _within(deadline: float, seconds: float) -> float:
 def _quoted(text: str) -> str:
     """Return text as redis.conf takes it."""
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def _listens(path: str) -> bool:
+    """Return whether a server listens at a socket; one that is frozen, or whose queue is full, does."""
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(_PING_S)
+        try:
+            connection.connect(path)
+        except (FileNotFoundError, ConnectionRefusedError):
+            return False
+        except OSError:
+            pass
+    return True
 
 
 def _ask(path: str, command: bytes, seconds: float) -> bytes | None:

@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ from typing import Any
 import pytest
 
 from poolrt.cachestore import StoreUnavailable
+from poolrt.cachestore.file_lock import lock_file, unlock_file
 from poolrt.cachestore.redis.embedded import EmbeddedServer
 from poolrt.cachestore.redis.server_binary import find_server
 
@@ -57,6 +59,19 @@ def test_it_starts_once_and_stops_on_request(folder: Path) -> None:
 
 def test_stopping_what_never_ran_is_no_error(tmp_path: Path) -> None:
     assert not EmbeddedServer(str(tmp_path / "nothing")).down()
+
+
+def test_a_server_that_has_ended_was_not_running_while_its_watch_sweeps(folder: Path) -> None:
+    server = EmbeddedServer(str(folder))
+    server.ensure()
+    assert server.down()
+    # As the watch does, or the saving child of a killed server
+    with (folder / "run.lock").open("rb+") as file:
+        lock_file(file.fileno(), file.name)
+        free = threading.Timer(0.3, unlock_file, [file.fileno()])
+        free.start()
+        assert not server.down()
+        free.join()
 
 
 def test_its_folder_and_socket_are_private(folder: Path) -> None:
