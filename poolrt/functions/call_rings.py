@@ -11,7 +11,6 @@ WorkerLost. Memory tells the truth: an interrupt at any place leaves a state tha
 from __future__ import annotations
 
 import itertools
-import select
 import threading
 import time
 from collections import deque
@@ -25,6 +24,7 @@ from poolrt.workers.ipc.channel import Channel, Message
 from poolrt.workers.ipc.protocol import SCALARS, Kind
 from poolrt.workers.processes.plain_pickles import UNPACKING_ERRORS, unpack_scalar
 
+from .bells import Bells
 from .call_balance import STALL_S, has_calls_to_move, take_from_busy
 from .call_placement import choose_ring, place_waiting
 from .client_call_ring import ClientCallRing, has_results, open_ring
@@ -57,8 +57,7 @@ class CallRings:
         self.leave: Callable[[], None] = lambda: None
         self.rooms = ResultRooms()
         self._rings: dict[int, ClientCallRing] = {}
-        self._bells: dict[int, ClientCallRing] = {}
-        self._poll, self._watched = select.poll(), -1
+        self._bells = Bells()
         # Held while rings and queues change; never while code of a user runs.
         self._lock = threading.Lock()
         #: Calls that wait for room on a ring.
@@ -210,29 +209,26 @@ class CallRings:
             with self._lock:
                 self._polling = True
                 ahead = self._set_alarms(ahead=True)
-                self._watch(channel)
+                self._bells.watch(channel)
                 if has_results(self._rings.values()):
                     return False
                 if has_calls_to_move(self._rings.values()):
                     timeout = STALL_S if timeout is None else min(timeout, STALL_S)
             limit = None if timeout is None else max(0.0, timeout) * 1000
-            found = self._poll.poll(_AHEAD_MS) if ahead else []
+            found = self._bells.wait(_AHEAD_MS) if ahead else []
             if ahead and not found:
                 with self._lock:
                     self._set_alarms()
                     if has_results(self._rings.values()):
                         return False
-            found = found or self._poll.poll(limit)
+            found = found or self._bells.wait(limit)
         finally:
             self._polling = False
         if not found:
             return None
         readable = False
-        for fd, _ in found:
-            if fd == channel:
-                readable = True
-            elif (ring := self._bells.get(fd)) is not None and not ring.take_bells():
-                self._forget_bell(ring)  # the worker has exited, which the coordinator says
+        for fd in found:
+            readable |= self._bells.take(fd)
         self.collect()
         return readable
 
@@ -243,9 +239,11 @@ class CallRings:
             self._wanted.discard(call)
             return
         if self._polling:
+            # This thread may hold locks of futures, as `concurrent.futures.wait` does, so it settles none.
             with self._lock:
                 self._set_alarms()
-            self.collect()
+                if has_results(self._rings.values()):
+                    self._bells.call()
         self._client.wake_thread()
 
     def note_ended(self, call: RingCall) -> None:
@@ -364,25 +362,20 @@ class CallRings:
         """Close all bells, without a lock: in a forked process another thread may have held it."""
         for ring in [*self._rings.values()]:
             ring.bell.close()
-        self._rings, self._bells, self._poll, self._watched = {}, {}, select.poll(), -1
+        self._rings = {}
+        self._bells.close()
 
     def _add(self, number: int, channel: Channel) -> None:
         ring = open_ring(number, channel)
         if ring is None:
             return
         with self._lock:
+            try:
+                self._bells.add(ring)
+            except OSError:
+                ring.bell.close()
+                return  # this process can have no more descriptors
             self._rings = {**self._rings, number: ring}
-            self._bells[ring.bell.fileno()] = ring
-            self._poll.register(ring.bell, select.POLLIN)
-
-    def _watch(self, channel: int) -> None:
-        if channel != self._watched:
-            self._poll.register(channel, select.POLLIN)
-            self._watched = channel
-
-    def _forget_bell(self, ring: ClientCallRing) -> None:
-        if self._bells.pop(ring.bell.fileno(), None) is not None:
-            self._poll.unregister(ring.bell)
 
     def _read(self, ring: ClientCallRing) -> None:
         """Read all results of a ring, with the lock held."""
@@ -426,7 +419,7 @@ class CallRings:
         """Handle the exit of a worker: its results are kept, one call has failed, and the others go to other workers."""
         with self._lock:
             self._rings = {number: each for number, each in self._rings.items() if each is not ring}
-            self._forget_bell(ring)
+            self._bells.forget(ring)
             self._read(ring)
             begun = ring.ring.begun
             back: list[RingCall] = []
