@@ -10,6 +10,7 @@ from concurrent.futures import Future
 from concurrent.futures._base import CANCELLED, FINISHED, PENDING, RUNNING
 from typing import Any, Final, Protocol, TypeVar
 
+from poolrt.cachestore.deferred_interrupts import deferred_interrupts
 from poolrt.errors import PoolClosed, PoolError
 
 T = TypeVar("T")
@@ -149,9 +150,11 @@ class PoolFuture(Future[T]):
             if self._announced:
                 return
             if self._made is not None:
-                for waiter in self._waiting:
-                    waiter.add_result(self) if self._exception is None else waiter.add_exception(self)
-                self._made.notify_all()
+                with deferred_interrupts():  # a waiter that is told twice counts another future as done
+                    for waiter in self._waiting:
+                        waiter.add_result(self) if self._exception is None else waiter.add_exception(self)
+                    self._made.notify_all()
+                    self._announced = True
             self._announced = True
         if self._done_callbacks:
             self._invoke_callbacks()  # type: ignore[attr-defined]

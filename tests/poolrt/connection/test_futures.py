@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import gc
+import signal
 import threading
 import time
 import weakref
@@ -177,6 +178,28 @@ def test_no_future_changes_while_a_waiter_holds_its_condition(change: Callable[[
     assert concurrent.futures.wait([future, other], timeout=0.05).not_done == {other} | (
         {future} if future.running() else set()
     )
+
+
+def test_an_interrupt_while_waiters_are_told_tells_each_once() -> None:
+    future = PoolFuture[int]()
+    told: list[int] = []
+
+    class Waiter:
+        def __init__(self, number: int) -> None:
+            self.number = number
+
+        def add_result(self, _: object) -> None:
+            told.append(self.number)
+            if self.number == 0:
+                signal.raise_signal(signal.SIGINT)
+
+    with future._condition:
+        future._waiters.extend([Waiter(0), Waiter(1)])
+    with pytest.raises(KeyboardInterrupt):
+        future.settle(7)
+    assert told == [0, 1]
+    future.settle(7)
+    assert (told, future.result(0)) == ([0, 1], 7)
 
 
 def test_a_future_that_is_resolved_stays_so() -> None:
