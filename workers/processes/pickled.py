@@ -11,9 +11,10 @@ import io
 import pickle
 import sys
 import types
+from collections import ChainMap
 from collections.abc import Callable, Iterable
 from itertools import starmap
-from typing import Any, Final, TypeVar
+from typing import Any, ClassVar, Final, TypeVar
 from weakref import WeakSet
 
 import cloudpickle
@@ -26,6 +27,8 @@ from .plain_pickles import PlainPickles
 T = TypeVar("T")
 
 _MAIN: Final = "__main__"
+#: The place of the file's name among the arguments of a code object.
+_FILENAME: Final = 10
 
 
 class _MainGlobals:
@@ -53,8 +56,17 @@ def find_main_class(identity: str, name: str) -> Any:
     return found
 
 
+def _reduce_code(code: types.CodeType) -> tuple[Any, ...]:
+    """Reduce a code object with the name of its file, which cloudpickle replaces from 3.1.3 on: tracebacks quote its lines."""
+    build, arguments, *rest = _internals._code_reduce(code)
+    name = "".join(code.co_filename)  # a new object, as cloudpickle has it, so that equal functions have equal pickles
+    return build, (*arguments[:_FILENAME], name, *arguments[_FILENAME + 1 :]), *rest
+
+
 class _Pickler(cloudpickle.Pickler):
     """Pickles arrays so that long ones travel beside the pickle, as ``buffers``, if these are not None."""
+
+    dispatch_table: ClassVar[Any] = ChainMap({types.CodeType: _reduce_code}, *cloudpickle.Pickler.dispatch_table.maps)
 
     def __init__(self, file: io.BytesIO, buffers: OutlinedBuffers | None) -> None:
         super().__init__(file, None, None if buffers is None else buffers.take)

@@ -201,3 +201,15 @@ def test_a_notebook_gets_the_results_of_a_process_pool_executor(
     words = [sys.executable, str(_PROGRAM), "processes"]
     expected = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True).stdout
     assert "".join(output["text"] for output in notebook.cells[1].outputs) == expected
+
+
+def test_a_traceback_quotes_the_line_of_a_function_that_travels_by_value(pool: poolrt.Pool) -> None:
+    def fail(number: int) -> int:
+        return 1 // number  # the line that fails
+
+    with pytest.raises(ZeroDivisionError) as caught:
+        pool.submit(fail, 0).result(BOUND_S)
+    trace = str(caught.value.__cause__)
+    assert f'File "{__file__}", line {fail.__code__.co_firstlineno + 1}, in fail' in trace
+    assert "return 1 // number  # the line that fails" in trace
+    assert pool.submit(lambda: fail).result(BOUND_S).__code__.co_filename == __file__
