@@ -28,12 +28,17 @@ class PoolExecutor(poolrt.Pool):
     def __init__(self, max_workers: int | None = None, mp_context: object = None, **arguments: Any) -> None:
         super().__init__(max_workers=max_workers, threads=1, **arguments)
         self._mp_context = mp_context
+        # Tests cancel calls of 0.1 s after their submission, which the start of workers must not take.
+        wait_until(self._has_started, "all workers have started")
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Cancel what has not begun. The first calls of a ProcessPoolExecutor begin at once, here when workers have started."""
+        """Cancel what has not begun. The first calls of a ProcessPoolExecutor have begun by then, so wait for these."""
         if cancel_futures:
             self._processes  # noqa: B018 - waits
         super().shutdown(wait, cancel_futures=cancel_futures)
+
+    def _has_started(self) -> bool:
+        return all(worker["state"] != "starting" for worker in self.stats()["workers"])
 
     @property
     def _processes(self) -> dict[int, _Process]:
