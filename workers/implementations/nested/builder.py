@@ -59,7 +59,7 @@ class NestedBuilder:
         elements: int,
         **params: Value,
     ) -> None:
-        """Add a launch of a kernel of the primitive's own on f32, of which each engine kind has one by this name.
+        """Add a launch of a kernel of the primitive's own, of which each engine kind has one by this name, for f32 at least.
 
         It works on ``items`` on the CPU; on OpenCL on ``elements``, smaller pieces whose number is its first number.
         """

@@ -37,7 +37,7 @@ _UNFOLDED: Final = 1 << 30
 
 
 class NestedConvolution:
-    """Any layouts. Kernels larger than 1, groups, padding and backward strides in f32 only."""
+    """Any layouts. Kernels larger than 1, groups, padding and backward strides in f32 and f64 only."""
 
     name = "nested:matmul"
     general = True
@@ -111,7 +111,7 @@ class NestedConvolution:
 
 def _refuse_shape(op: Convolution, attr: PrimitiveAttr) -> str | None:
     """Return why the shape or attributes of a convolution allow no product, or None."""
-    if (_unfolds(op) or op.groups > 1) and op.src.dtype != "f32":
+    if (_unfolds(op) or op.groups > 1) and op.src.dtype not in ("f32", "f64"):
         return f"{op.src.dtype} takes kernels of 1 without groups and padding only"
     if op.groups > _GROUPS:
         return f"{op.groups} groups are more than {_GROUPS}"

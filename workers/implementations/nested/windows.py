@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from ...desc import Convolution
+from ...desc import Convolution, item_size
 from ..program import LaunchArgument
 from .builder import NestedBuilder
 
@@ -16,7 +16,7 @@ def unfold(build: NestedBuilder, op: Convolution, images: LaunchArgument) -> Lau
     # Windows without elements leave nothing to copy.
     count = unfolded_bytes(op) and op.groups * op.dst.dims[0] * math.prod(op.dst.dims[2:]) * op.weights.dims[1]
     items = op.groups * math.prod((op.dst.dims[0], *_three(op.dst.dims[2:], 1)[:2]))
-    build.run("unfold", (images, rows), _sizes(op), items, count)
+    build.run("unfold", (images, rows), _sizes(op), items, count, **_type(op))
     return rows
 
 
@@ -24,13 +24,13 @@ def fold(build: NestedBuilder, op: Convolution, rows: LaunchArgument, images: La
     """Add the sum of rows, as `unfold` leaves them, into row-major src."""
     count = op.src.elements
     items = math.prod((*op.src.dims[:2], *_three(op.src.dims[2:], 1)[:2]))
-    build.run("fold", (images, rows), _sizes(op), items, count)
+    build.run("fold", (images, rows), _sizes(op), items, count, **_type(op))
 
 
 def unfolded_bytes(op: Convolution) -> int:
     """Return the size of the rows of all groups."""
     pixels = op.dst.dims[0] * math.prod(op.dst.dims[2:])
-    return 4 * op.groups * pixels * math.prod(op.weights.dims[1:])
+    return item_size(op.src.dtype) * op.groups * pixels * math.prod(op.weights.dims[1:])
 
 
 def _sizes(op: Convolution) -> tuple[int, ...]:
@@ -40,6 +40,11 @@ def _sizes(op: Convolution) -> tuple[int, ...]:
         *_three(op.src.dims[2:], 1), *_three(op.dst.dims[2:], 1), *_three(op.weights.dims[2:], 1),
         *_three(op.strides, 1), *_three((dilation + 1 for dilation in op.dilations), 1), *_three(op.padding_l, 0),
     )  # fmt: skip
+
+
+def _type(op: Convolution) -> dict[str, str]:
+    """Return the data type that both kernels take if it is not f32."""
+    return {} if op.src.dtype == "f32" else {"dtype": op.src.dtype}
 
 
 def _three(values: Iterable[int], fill: int) -> tuple[int, ...]:

@@ -6,14 +6,16 @@ from collections.abc import Callable
 from typing import Any
 
 from .compiler import types
-from .vec import fload, fstore
+from .vec import dload, dstore, fload, fstore
 
 
-def make(isa: str) -> tuple[Callable[..., None], Any]:
+def make(isa: str, dtype: str = "f32") -> tuple[Callable[..., None], Any]:
     """Return the kernel; it takes the arguments of `unfold`, but writes the first address and reads the second.
 
     One item of work is all of (N, G C, D, H).
     """
+
+    load, store, nbytes = (dload, dstore, 8) if dtype == "f64" else (fload, fstore, 4)
 
     def fold(
         begin: int, end: int, dst: int, src: int, N: int, G: int, C: int, D: int, H: int, W: int,
@@ -42,7 +44,7 @@ def make(isa: str) -> tuple[Callable[..., None], Any]:
                             if from_w % SW or not 0 <= from_w < OW * SW:
                                 continue
                             row = (((g * N + n) * OD + from_d // SD) * OH + from_h // SH) * OW + from_w // SW
-                            total += fload(src + ((row * C + i) * size + (kd * KH + kh) * KW + kw) * 4)
-                fstore(dst + (item * W + w) * 4, total)
+                            total += load(src + ((row * C + i) * size + (kd * KH + kh) * KW + kw) * nbytes)
+                store(dst + (item * W + w) * nbytes, total)
 
     return fold, types.void(*[types.int64] * 25)

@@ -272,6 +272,23 @@ def fstore(_: Any, address: types.Integer, value: types.Float) -> Any:
 
 
 @intrinsic
+def dload(_: Any, address: types.Integer) -> Any:
+    """Load one float64."""
+    return types.float64(types.int64), lambda context, b, sig, a: b.load(pointer(b, a[0], F64), align=8)
+
+
+@intrinsic
+def dstore(_: Any, address: types.Integer, value: types.Float) -> Any:
+    """Store one float64."""
+
+    def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
+        b.store(a[1], pointer(b, a[0], F64), align=8)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.float64), emit
+
+
+@intrinsic
 def iload(_: Any, address: types.Integer) -> Any:
     """Load one int64: an item of a table."""
     return types.int64(types.int64), lambda context, b, sig, a: b.load(pointer(b, a[0], I64), align=8)

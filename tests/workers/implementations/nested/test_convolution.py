@@ -12,7 +12,7 @@ from poolrt.workers.desc import Arg, Convolution, MemoryDesc, PostOp, PrimitiveA
 from poolrt.workers.engines.target import cpu_target
 from poolrt.workers.implementations.nested.convolution import NestedConvolution
 from poolrt.workers.implementations.primitive_desc import primitive_desc
-from tests.workers.implementations.reference.drawing import Runner, examples
+from tests.workers.implementations.reference.drawing import Runner, arguments, examples
 from tests.workers.native_runner import NativeRunner
 
 from .checking import check, nested_of
@@ -136,3 +136,28 @@ def test_kernels_of_1_in_float64(native: NativeRunner, prop: str) -> None:
     bias = MemoryDesc((19,), "f64") if prop != "backward_data" else None
     weights, none = MemoryDesc((19, 5, 1, 1), "f64"), (0, 0)
     check(native, Convolution(src, weights, bias, dst, (1, 1), none, none, none, 1, prop))
+
+
+@pytest.mark.parametrize("prop", PROPS[1:])
+@pytest.mark.parametrize(
+    ("spatial", "kernel", "strides", "dilations", "low", "high", "groups"),
+    [
+        ((9,), (3,), (2,), (1,), (2,), (1,), 1),
+        ((7, 6), (3, 2), (2, 1), (0, 1), (1, 0), (2, 1), 3),
+        ((5, 6, 4), (2, 3, 1), (1, 2, 3), (1, 0, 0), (0, 1, 0), (1, 2, 1), 2),
+    ],
+)
+def test_windows_in_float64(
+    native: NativeRunner, prop: str, spatial: tuple[int, ...], kernel: tuple[int, ...], strides: tuple[int, ...],
+    dilations: tuple[int, ...], low: tuple[int, ...], high: tuple[int, ...], groups: int,
+) -> None:  # fmt: skip
+    found = tuple(
+        (size + before + behind - (each - 1) * (gap + 1) - 1) // step + 1
+        for size, each, step, gap, before, behind in zip(spatial, kernel, strides, dilations, low, high, strict=True)
+    )
+    src, dst = MemoryDesc((2, 4 * groups, *spatial), "f64"), MemoryDesc((2, 5 * groups, *found), "f64")
+    weights = MemoryDesc((5 * groups, 4, *kernel), "f64")
+    bias = MemoryDesc((5 * groups,), "f64") if prop != "backward_data" else None
+    # Not whole numbers: float32 anywhere would be seen.
+    op = Convolution(src, weights, bias, dst, strides, dilations, low, high, groups, prop)
+    check(native, op, args=arguments(op, PrimitiveAttr(), 1, -1.0, 1.0))
