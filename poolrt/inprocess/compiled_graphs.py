@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import mmap
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -17,7 +16,7 @@ from poolrt.graph.constant import Constant, storage_type
 from poolrt.graph.lower import lower
 from poolrt.runs.run_inputs import Outputs
 from poolrt.workers.engines.engine import Engine
-from poolrt.workers.memory.array_address import DATA, FLAGS, IN_ORDER, IS_THERE, WORDS, address_of
+from poolrt.workers.memory.array_address import address_of
 from poolrt.workers.memory.array_room import copy_with_room, has_room_behind, readable_in_place
 from poolrt.workers.memory.buffer import SLACK
 from poolrt.workers.streams.stream import Stream
@@ -27,6 +26,7 @@ from poolrt.workers.threadpools.sequential import SequentialPool
 from .compiled_graph import CompiledGraph, ExecutionContext
 from .constants import ConstantKeys
 from .device_context import DeviceContext, ExecutorIdentity, InstanceKey
+from .repeated_runs import Input, Port, Repeat, Run, repeat_nothing, repeat_run
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -39,13 +39,9 @@ if TYPE_CHECKING:
     from poolrt.workers.primitives.provider import PrimitiveProvider
 
 Shapes: TypeAlias = "tuple[tuple[int, ...], ...]"
-#: Name, shape, data type and bytes of an output.
-_Port: TypeAlias = "tuple[str, tuple[int, ...], np.dtype[Any], int]"
 #: Returns the graph for inputs of these shapes, ready to be lowered; the second argument is the variant that was asked for.
 MakeGraph: TypeAlias = "Callable[[Shapes, str], GraphIR]"
 _HOST: Final = "cpu"
-_ARRAY: Final = np.ndarray
-_PAGE: Final = mmap.PAGESIZE
 
 
 class _Latest(NamedTuple):
@@ -57,11 +53,9 @@ class _Latest(NamedTuple):
     verbose: bool
     jobs: tuple[Jobs, ...]
     executor: Callable[[], PlanExecutor | None]
-    ports: Sequence[_Port]
+    ports: Sequence[Port]
     #: Numbers of the inputs behind which kernels may read.
     behind: Sequence[int]
-    #: Name, data type, shape, bytes, and bytes that are read behind, of each input, if `CompiledGraphs.repeat` may be asked.
-    inputs: Sequence[tuple[str, np.dtype[Any], tuple[int, ...], int, int]] | None
 
 
 class CompiledGraphs:
@@ -86,7 +80,7 @@ class CompiledGraphs:
         """Compute on ``stream``, or a new one of ``engine``, and on one for each engine that ``engines`` names.
 
         ``constants`` are those that graphs have in common: their arrays outlive this and do not change. ``files`` has those
-        that processes share. ``names`` are those of the inputs, for `repeat`.
+        that processes share. ``names`` are those of the inputs, for `repeat`, without which nothing is repeated.
         """
         self._names: Final = names
         self._keys: Final = ConstantKeys(constants)
@@ -103,6 +97,8 @@ class CompiledGraphs:
         self._could_be_within: Final = any(type(pool) is not SequentialPool for pool in self._pools)
         self._output_memory: Final = context.output_memory
         self._latest: _Latest | None = None
+        #: Runs as the last time, if only the memory of the inputs has changed.
+        self.repeat: Repeat = repeat_nothing
         #: The second is for tasks of a threadpool: the holder of the first may be waiting for such a task.
         self._turns = freed_in_children(threading.Lock()), freed_in_children(threading.Lock())
         weakref.finalize(self, context.forget, identity).atexit = False
@@ -126,62 +122,6 @@ class CompiledGraphs:
             return self._execute(arrays, addresses, variant, make, into, within)
         with self._turns[within]:
             return self._execute(arrays, addresses, variant, make, into, within)
-
-    def repeat(self, inputs: Mapping[str, Any], variant: str) -> Outputs | None:
-        """Run as the last time on inputs by name; None, and nothing is done, if anything but their memory has changed."""
-        # In one piece: for a small graph, calls of functions take as long as what they do here.
-        latest = self._latest
-        if latest is None:
-            return None
-        _, _, known, _, jobs, find, ports, _, wanted = latest
-        if wanted is None or known != variant or self._engine.verbose.executes or not IS_THERE:
-            return None
-        if self._could_be_within:
-            for pool in self._pools:
-                if pool.get_in_parallel():
-                    return None
-        executor = find()
-        if executor is None or (alone := executor.alone) is None or len(inputs) != len(wanted):
-            return None
-        addresses = []
-        for name, dtype, shape, nbytes, behind in wanted:
-            try:
-                array = inputs[name]
-            except KeyError:
-                return None
-            if type(array) is not _ARRAY or array.dtype is not dtype or array.shape != shape:
-                return None
-            at = id(array) >> 3
-            address = WORDS[at + DATA]
-            if WORDS[at + FLAGS] & IN_ORDER != IN_ORDER or -(address + nbytes) % _PAGE < behind:
-                return None
-            addresses.append(address)
-        if self._jobs.current() is not jobs or not self._instances.find_again(executor):
-            return None
-        outputs, places, take = Outputs(), [], self._output_memory.take
-        for name, dims, dtype, nbytes in ports:
-            outputs[name], place = take(dims, dtype, nbytes)
-            places.append(place)
-        moving_in, moving_out, order, tasks, failure, regions, submit, written = alone
-        try:
-            with order:
-                if addresses != written:
-                    # An interrupt leaves none.
-                    written.clear()
-                    for number, job, place, offset in moving_in:
-                        job[place] = addresses[number] + offset
-                    written.extend(addresses)
-                for number, job, place, offset in moving_out:
-                    job[place] = places[number] + offset
-                if submit is not None:
-                    submit(regions)
-                for call, region in tasks:
-                    if call():
-                        raise failure(region)
-        except BaseException:
-            executor.settle()
-            raise
-        return outputs
 
     def find(self, shapes: Shapes, variant: str, make: MakeGraph) -> CompiledGraph:
         """Return the compiled graph for inputs of these shapes, made now if there is none."""
@@ -233,13 +173,17 @@ class CompiledGraphs:
             executor = self._instances.find_or_add(key, make_executor)
             ports = _ports(executor.plan)
             behind = executor.behind
-            sizes = None
-            if self._names and not (verbose or within or self._instances.shared):
-                described = [(array.dtype, array.shape, array.nbytes) for array in arrays]
-                room = [SLACK * (number in behind) for number in range(len(arrays))]
-                sizes = [(name, *each, read) for name, each, read in zip(self._names, described, room, strict=True)]
             found = weakref.ref(executor)
-            self._latest = latest = _Latest(thread, shapes, variant, verbose, jobs, found, ports, behind, sizes)
+            self._latest = latest = _Latest(thread, shapes, variant, verbose, jobs, found, ports, behind)
+            self.repeat = repeat_nothing
+            if self._names and not (verbose or within or self._instances.shared):
+                inputs = [
+                    Input(name, array.dtype, array.shape, array.nbytes, SLACK * (number in behind))
+                    for number, (name, array) in enumerate(zip(self._names, arrays, strict=True))
+                ]
+                run = Run(variant, inputs, ports, jobs, found)
+                asked = self._pools if self._could_be_within else ()
+                self.repeat = repeat_run(run, self._engine, self._instances, asked, self._jobs)
         if latest.behind:
             arrays, addresses = _with_room(arrays, addresses, latest.behind)
         if into:
@@ -253,7 +197,7 @@ class CompiledGraphs:
         return outputs
 
     def _take_outputs(
-        self, ports: Sequence[_Port], inputs: Sequence[NDArray[Any]], into: Mapping[str, NDArray[Any]]
+        self, ports: Sequence[Port], inputs: Sequence[NDArray[Any]], into: Mapping[str, NDArray[Any]]
     ) -> tuple[Outputs, list[int]]:
         """Return arrays for the outputs of a run, those of ``into`` if kernels can write them, and their addresses."""
         outputs, addresses, take = Outputs(), [], self._output_memory.take
@@ -291,7 +235,7 @@ def _with_room(
     return arrays, addresses
 
 
-def _ports(plan: ExecutionPlan) -> list[_Port]:
+def _ports(plan: ExecutionPlan) -> list[Port]:
     return [(port.name, port.dims, storage_type(port.dtype), port.nbytes) for port in plan.outputs]
 
 

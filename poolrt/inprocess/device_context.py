@@ -127,8 +127,8 @@ class DeviceContext:
         self._lock = freed_in_children(threading.Lock())
         #: The least recently used first.
         self._instances: OrderedDict[InstanceKey, Any] = OrderedDict()
-        #: The instance that was used last, if there is one.
-        self._latest: Any = None
+        #: The instance that was used last and is still kept, if there is one.
+        self.latest: Any = None
         self._parts: dict[InstanceKey, Sequence[tuple[object, int]]] = {}
         #: By identity of what instances keep alive: how many of them do, and its bytes.
         self._owners: dict[int, list[int]] = {}
@@ -136,8 +136,8 @@ class DeviceContext:
         #: Evicted instances that are still in use: another one of them would be memory twice.
         self._in_use: weakref.WeakValueDictionary[InstanceKey, Any] = weakref.WeakValueDictionary()
         self._found = 0
-        #: Counts without the lock what is found again; each look at it is a count, too.
-        self._again = itertools.count()
+        #: Counts without the lock what is found again as `latest`; each look at it is a count, too.
+        self.count_again: Final = itertools.count().__next__
         self._looks = 0
         self._created = 0
         self._evicted = 0
@@ -215,7 +215,7 @@ class DeviceContext:
             found = self._instances.get(key)
             if found is not None:
                 self._instances.move_to_end(key)
-                self._latest = found
+                self.latest = found
                 self._found += 1
                 return found
             found = self._in_use.get(key)
@@ -228,9 +228,9 @@ class DeviceContext:
 
     def find_again(self, instance: object) -> bool:
         """Return whether an instance is the one that was used last and is still kept; it then counts as found."""
-        if self._latest is not instance:
+        if self.latest is not instance:
             return False
-        next(self._again)
+        self.count_again()
         return True
 
     def add(self, key: InstanceKey, instance: Any) -> None:
@@ -288,13 +288,13 @@ class DeviceContext:
         """Return the number of instances, and the counters."""
         with self._lock:
             self._drop_gone()
-            found = self._found + next(self._again) - self._looks
+            found = self._found + self.count_again() - self._looks
             self._looks += 1
             counts = (found, self._created, self._evicted, self._forgotten)
             return ContextStatistics(len(self._instances), *counts)
 
     def _hold(self, key: InstanceKey, instance: Any) -> None:
-        self._instances[key] = self._latest = instance
+        self._instances[key] = self.latest = instance
         self._parts[key] = parts = _parts_of(instance)
         for owner, nbytes in parts:
             known = self._owners.setdefault(id(owner), [0, nbytes])
@@ -322,8 +322,8 @@ class DeviceContext:
                 self._bytes -= known[1]
                 del self._owners[id(owner)]
         dropped = self._instances.pop(key)
-        if dropped is self._latest:
-            self._latest = None
+        if dropped is self.latest:
+            self.latest = None
         return dropped
 
     def _forget(self, belongs: Callable[[InstanceKey, object], bool]) -> None:

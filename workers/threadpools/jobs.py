@@ -55,7 +55,8 @@ class JobsOnPools:
     def __init__(self, pools: Sequence[ThreadpoolInterface]) -> None:
         self._pools = pools
         self._is_constant = all(type(pool).IS_CONSTANT for pool in pools)
-        self._default = _default()
+        #: Its ``number`` is the number of jobs that is set for this process.
+        self.default: Final = _default()
         #: What was returned last, and the same with each pool.
         self._last: tuple[tuple[Jobs, ...], list[tuple[ThreadpoolInterface, Jobs]]] | None = None
 
@@ -63,7 +64,7 @@ class JobsOnPools:
         """Return how to divide work for each pool: the same object as the last time if nothing has changed."""
         last = self._last
         if last is not None and self._is_constant:
-            number = self._default.number
+            number = self.default.number
             for pool, known in last[1]:
                 if pool.least_job_ns != known.least_ns or known.number != number:
                     break
@@ -74,6 +75,18 @@ class JobsOnPools:
             return last[0]
         self._last = found, list(zip(self._pools, found, strict=True))
         return found
+
+    def has_changed(self, known: tuple[Jobs, ...]) -> bool:
+        """Return whether `current` returns something else now than an object that it has returned."""
+        return self.current() is not known
+
+    def fixed(self, known: tuple[Jobs, ...]) -> list[tuple[ThreadpoolInterface, int]] | None:
+        """Return each pool with its shortest job: ``known`` is right while these and the set number stay; None: ask."""
+        return (
+            [(pool, jobs.least_ns) for pool, jobs in zip(self._pools, known, strict=True)]
+            if self._is_constant
+            else None
+        )
 
 
 class _Default:
