@@ -140,7 +140,8 @@ class Model:
 
         The future gets a TimeoutError if its run has not ended after ``timeout`` seconds, as `run` says.
         """
-        self._refuse_unnamed(unnamed)
+        if unnamed:
+            self._refuse_unnamed(unnamed)
         return self._submit_within(inputs, None if timeout is None else self._limit_of(timeout, inputs))
 
     def map(

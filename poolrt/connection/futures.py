@@ -97,7 +97,11 @@ class PoolFuture(Future[T]):
     def result(self, timeout: float | None = None) -> T:
         """Return the result, as the base class does."""
         if self._state in _OPEN:
-            timeout = self._drive(timeout)
+            driver = self.driver
+            if timeout is None and driver is not None and self._process == own.process:
+                driver.drive(self, None)  # `_drive` in one step
+            else:
+                timeout = self._drive(timeout)
         if self._state == FINISHED and self._exception is None:
             return self._result  # type: ignore[return-value]
         try:
@@ -230,3 +234,16 @@ class PoolFuture(Future[T]):
         with self._noting:
             if self._state == PENDING:
                 self._state = RUNNING
+
+
+def _share_names() -> None:
+    """Let all futures share one table of the names of their attributes: a class has those that its first objects have.
+
+    A program may make many futures before one ends. Each end would make a table of its own, which takes 0.3 us.
+    """
+    first: PoolFuture[None] = PoolFuture()
+    first.driver = first.withdraw = None
+    first.settle(None)
+
+
+_share_names()

@@ -102,9 +102,15 @@ class OpenFutures:
     def add_driven(self, future: PoolFuture[Any]) -> None:
         """Count a future that has a driver until `finish_driven`. Raises what `check` raises."""
         with self._lock:
-            self.check()
+            if self._end is not None or self._exiting:
+                self.check()
             self._futures.add(future)
             self._on_rings.add(future)
+
+    @property
+    def driven(self) -> int:
+        """The number of futures of runs on rings that are not done."""
+        return len(self._on_rings)
 
     def resolve_some(self) -> None:
         """Resolve the futures of runs on rings that have ended if there are many, at a small cost for each.
@@ -128,7 +134,8 @@ class OpenFutures:
 
     def finish_driven(self, future: PoolFuture[Any]) -> None:
         """Note that a future with a driver is done and its callbacks have returned."""
-        self.forget(future)
+        self._on_rings.discard(future)
+        self._futures.discard(future)
         if self._end is not None and not self._futures and not self.resolving:
             self.end_if_done()
 

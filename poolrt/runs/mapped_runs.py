@@ -262,7 +262,7 @@ class _MappedRuns(RunPace):
 
     def _await(self, oldest: _Stretch, sequence: int, deadline: float | None) -> bool:
         """Wait for a run, and note which ones were executed; return whether it was."""
-        run = PlacedRun(oldest.runs, sequence)
+        run = PlacedRun.of(oldest.runs, sequence)
         try:
             if not run.status:
                 self.wait(run, oldest.loaded, deadline)
@@ -278,7 +278,7 @@ class _MappedRuns(RunPace):
     def _resume(self, oldest: _Stretch, sequence: int, deadline: float | None) -> dict[str, NDArray[Any]]:
         """Finish a run that has ended without outputs, or whose connection has ended."""
         self.wake()
-        run = PlacedRun(oldest.runs, sequence)
+        run = PlacedRun.of(oldest.runs, sequence)
         loaded = oldest.loaded
         if run.status in (0, EXECUTED):
             # The connection has ended.

@@ -23,12 +23,17 @@ if TYPE_CHECKING:
     from poolrt.model import Model
 
     from .loaded_model import LoadedModel
+    from .prepared_places import PreparedPlaces
 
 
 class FuturePace(RunPace):
-    """The pace of the futures of one model."""
+    """The pace of the futures of one model. Its batches are as large as those of a map with as many runs in flight."""
 
     __slots__ = ()
+
+    def _next_batch(self, places: PreparedPlaces) -> int:
+        self._in_flight = places.client.open_futures.driven
+        return super()._next_batch(places)
 
     def submit(
         self, model: Model, loaded: LoadedModel, inputs: dict[str, Any], limit_s: float | None
@@ -46,7 +51,9 @@ class FuturePace(RunPace):
                 return None
             run.sequence = sequence
             submitted = SubmittedRun(model, loaded, run, None)
-            submitted.drives(future)
+            future.withdraw = partial(submitted.withdraw, future)
+            future.driver = submitted
+            open_futures.add_driven(future)
             if limit_s is not None:
                 model._session.deadlines.watch(future, limit_s, submitted.expire)
             begun = True
@@ -111,15 +118,17 @@ class SubmittedRun:
 
     def drive(self, future: PoolFuture[Any], deadline: float | None) -> None:
         """Return once the future is done, or will be without this driver, or at a time of `time.monotonic`."""
-        entry = self._entry
-        if entry is not None and not entry.ended:
-            try:
-                self._wait(entry, deadline)
-            except TimeoutError:
-                return
-            except PoolError as error:
-                self._lose(future, error)
-        self._resolve(future)
+        entry, status = self._entry, 0
+        if entry is not None:
+            status = entry.status
+            if not status:
+                try:
+                    self._wait(entry, deadline)
+                except TimeoutError:
+                    return
+                except PoolError as error:
+                    self._lose(future, error)
+        self._resolve(future, status)
 
     def _wait(self, entry: RingEntry | PlacedRun, deadline: float | None) -> None:
         """Wait for an entry; if it is in a prepared place, as its model's pace says."""
@@ -183,13 +192,16 @@ class SubmittedRun:
             return
         self._resolve(future)
 
-    def _resolve(self, future: PoolFuture[Any]) -> None:
-        """Resolve the future if its entry has ended; one of several threads does."""
+    def _resolve(self, future: PoolFuture[Any], status: int = 0) -> None:
+        """Resolve the future if its entry has ended, with a ``status`` if that is known; one of several threads does."""
         with self._lock:
             entry = self._entry
-            if entry is not None and entry.ended:
+            if entry is not None and (status or entry.status):
                 try:
-                    self._take(future, entry)
+                    if status == EXECUTED and type(entry) is PlacedRun:
+                        entry.take(self._outcomes)  # as `_take`
+                    else:
+                        self._take(future, entry)
                 except PoolError as error:
                     self._give_up(future, error)
                 self._entry = None
@@ -209,9 +221,7 @@ class SubmittedRun:
         """Take the outputs, or send the run as a message: then the connection's thread resolves the future."""
         if isinstance(entry, PlacedRun):
             if entry.status == EXECUTED:
-                if not self._outcomes:  # an interrupt may have ended an earlier call
-                    self._outcomes.append((entry.copy(), None))
-                entry.release()
+                entry.take(self._outcomes)
                 return
             if self._run is None:
                 self._run = ModelRun.resume(self._model, self._loaded, entry)
