@@ -110,18 +110,19 @@ class CompiledGraphs:
         variant: str,
         make: MakeGraph,
         into: Mapping[str, NDArray[Any]] | None = None,
+        names: Sequence[str] = (),
     ) -> Outputs:
         """Run on inputs in order, all of them C-contiguous and aligned, and return the outputs as new arrays.
 
         ``addresses`` are those of the inputs. One that kernels cannot read there, because it ends at the end of a page, is
         copied. An output is written into its array of ``into`` where kernels can do that, and
-        is this array then.
+        is this array then. ``names`` are those of the inputs for `repeat`, if the constructor was given none.
         """
         within = self._could_be_within and any(pool.get_in_parallel() for pool in self._pools)
         if self._instances.shared:
-            return self._execute(arrays, addresses, variant, make, into, within)
+            return self._execute(arrays, addresses, variant, make, into, within, names)
         with self._turns[within]:
-            return self._execute(arrays, addresses, variant, make, into, within)
+            return self._execute(arrays, addresses, variant, make, into, within, names)
 
     def find(self, shapes: Shapes, variant: str, make: MakeGraph) -> CompiledGraph:
         """Return the compiled graph for inputs of these shapes, made now if there is none."""
@@ -151,6 +152,7 @@ class CompiledGraphs:
         make: MakeGraph,
         into: Mapping[str, NDArray[Any]] | None,
         within: bool,
+        names: Sequence[str],
     ) -> Outputs:
         # In one piece: for a small graph, calls of functions take as long as what they do here.
         shapes = tuple([array.shape for array in arrays])
@@ -176,12 +178,13 @@ class CompiledGraphs:
             found = weakref.ref(executor)
             self._latest = latest = _Latest(thread, shapes, variant, verbose, jobs, found, ports, behind)
             self.repeat = repeat_nothing
-            if self._names and not (verbose or within or self._instances.shared):
+            names = self._names or names
+            if names and not (verbose or within):
                 inputs = [
                     Input(name, array.dtype, array.shape, array.nbytes, SLACK * (number in behind))
-                    for number, (name, array) in enumerate(zip(self._names, arrays, strict=True))
+                    for number, (name, array) in enumerate(zip(names, arrays, strict=True))
                 ]
-                run = Run(variant, inputs, ports, jobs, found)
+                run = Run(variant, inputs, ports, jobs, found, threading.get_ident() if self._instances.shared else 0)
                 asked = self._pools if self._could_be_within else ()
                 self.repeat = repeat_run(run, self._engine, self._instances, asked, self._jobs)
         if latest.behind:

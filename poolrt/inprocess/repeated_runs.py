@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import mmap
 from collections.abc import Callable, Mapping, Sequence
+from threading import get_ident
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
@@ -47,6 +48,8 @@ class Run(NamedTuple):
     ports: Sequence[Port]
     jobs: tuple[Jobs, ...]
     executor: Callable[[], PlanExecutor | None]
+    #: The thread that has the executor to itself, by `threading.get_ident`; 0 if it is every thread's.
+    owner: int
 
 
 def repeat_nothing(inputs: Mapping[str, Any], variant: str) -> Outputs | None:
@@ -60,7 +63,7 @@ def repeat_run(
     """Return what runs as the last time. The pools that are ``asked`` may be running the task that asks for it."""
     if not IS_THERE:
         return repeat_nothing
-    variant, wanted, ports, jobs, find = run
+    variant, wanted, ports, jobs, find, owner = run
     count, verbose, take, again = len(wanted), engine.verbose, context.output_memory.take, context.count_again
     default, has_changed = on_pools.default, on_pools.has_changed
     fixed = on_pools.fixed(jobs)
@@ -69,6 +72,8 @@ def repeat_run(
     def repeat(inputs: Mapping[str, Any], wanted_variant: str) -> Outputs | None:
         executor = find()
         if executor is None or context.latest is not executor or (alone := executor.alone) is None:
+            return None
+        if owner and get_ident() != owner:
             return None
         if wanted_variant != variant or len(inputs) != count or verbose.executes or default.number != number:
             return None

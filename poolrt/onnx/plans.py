@@ -71,6 +71,10 @@ class Plans(Protocol):
         """
         ...
 
+    def repeat(self, feed: Mapping[str, Any]) -> Mapping[str, NDArray[Any]] | None:
+        """Return the outputs of the whole model if this run is like the last one; None, and nothing is done, else."""
+        ...
+
     def prepare(self, source: Source, shapes: Mapping[str, tuple[int, ...]]) -> None:
         """Make the plan for these sizes. Raises as `run`."""
         ...
@@ -113,12 +117,16 @@ class LocalPlans:
         make = partial(self._graph, source, tuple(inputs), values)
         plain = {name: _plain(array) for name, array in into.items()}
         variant = self._variant(source, values)
+        names = () if source.label or self._has_cuts else tuple(inputs)
         outputs: dict[str, NDArray[Any]] = self._graphs_here().run(
-            arrays, [*map(address_of, arrays)], variant, make, plain
+            arrays, [*map(address_of, arrays)], variant, make, plain, names
         )
         if self._has_cuts:
             cut_outputs(outputs, self._find_cuts(tuple(array.shape for array in arrays), variant, make))
         return {name: into[name] if plain.get(name) is array else array for name, array in outputs.items()}
+
+    def repeat(self, feed: Mapping[str, Any]) -> Mapping[str, NDArray[Any]] | None:
+        return None if self._has_cuts else self._graphs_here().repeat(feed, "" if self._optimize else _PLAIN)
 
     def prepare(self, source: Source, shapes: Mapping[str, tuple[int, ...]]) -> None:
         make = partial(self._graph, source, tuple(shapes), {})
@@ -180,6 +188,9 @@ class PoolPlans:
         # Outputs are in the pool's memory, of which there is only so much: callers of sessions keep what they get.
         return {name: np.array(array) for name, array in outputs.items()}
 
+    def repeat(self, feed: Mapping[str, Any]) -> Mapping[str, NDArray[Any]] | None:
+        return None
+
     def prepare(self, source: Source, shapes: Mapping[str, tuple[int, ...]]) -> None:
         self._find(source, shapes, {})
 
@@ -240,7 +251,7 @@ def count_threads(asked: int) -> int:
 
 def _plain(array: NDArray[Any]) -> NDArray[Any]:
     """Return an array as graphs take it: bfloat16 as uint16."""
-    return array.view(np.uint16) if array.dtype.name == "bfloat16" else array
+    return array.view(np.uint16) if array.dtype.kind == "V" and array.dtype.name == "bfloat16" else array
 
 
 def _new_stream(engine: Engine, threads: int) -> Stream:

@@ -25,6 +25,11 @@ class Profile:
         self.start_ns = time.time_ns()
         self._started = time.perf_counter_ns()
 
+    @property
+    def is_on(self) -> bool:
+        """Whether anything is noted."""
+        return self._prefix is not None
+
     @contextmanager
     def measure(self, name: str) -> Iterator[None]:
         """Note what the block takes, in microseconds since the session began."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any, Final
 
 import numpy as np
@@ -35,6 +36,7 @@ _SCHEMA_NAMES: Final = {
 }  # fmt: skip
 
 
+@cache
 def array_type(number: int) -> np.dtype[Any] | None:
     """Return the type of known arrays of a TensorProto.DataType; None for one that arrays do not have."""
     if number not in GRAPH_TYPES and number not in STORED_TYPES:

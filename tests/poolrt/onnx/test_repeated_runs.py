@@ -1,0 +1,102 @@
+"""Runs of a session that are like the one before take a short way, with the same results and errors."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+
+import poolrt.onnx as ort
+from poolrt.workers.primitives.provider import PrimitiveProvider
+
+from .models import Array, session, sums
+
+_W = np.array([1, 2, 4], np.float32)
+
+
+def _feed(rows: int, seed: int) -> dict[str, Array]:
+    rng = np.random.default_rng(seed)
+    return {name: rng.standard_normal((rows, 3)).astype(np.float32) for name in "xy"}
+
+
+def _check(found: ort.InferenceSession, feed: dict[str, Array]) -> list[Array]:
+    results = found.run(None, feed)
+    np.testing.assert_array_equal(results[0], feed["x"] + feed["y"], strict=True)
+    np.testing.assert_array_equal(results[1], feed["x"] * _W, strict=True)
+    return results
+
+
+@pytest.fixture
+def found(cache: PrimitiveProvider) -> ort.InferenceSession:
+    made = session(sums(), cache)
+    for seed in range(3):
+        _check(made, _feed(2, seed))
+    return made
+
+
+def test_a_run_like_the_last_one_is_repeated(found: ort.InferenceSession) -> None:
+    feed = _feed(2, 4)
+    repeated = found._repeat(feed)
+    assert repeated is not None
+    np.testing.assert_array_equal(repeated["s"], feed["x"] + feed["y"], strict=True)
+    assert found._repeat(_feed(3, 4)) is None
+
+
+def test_results_are_the_callers_and_sizes_change(found: ort.InferenceSession) -> None:
+    feeds = [_feed(1 + seed // 3 % 3, seed) for seed in range(30)]
+    kept = [(_check(found, feed), feed) for feed in feeds]
+    for results, feed in kept:
+        np.testing.assert_array_equal(results[0], feed["x"] + feed["y"])
+
+
+def test_a_name_or_type_that_is_wrong_is_refused_as_before(found: ort.InferenceSession) -> None:
+    feed = _feed(2, 0)
+    wrong: list[tuple[Any, str]] = [
+        ({"x": feed["x"]}, "missing from input feed"),
+        ({**feed, "z": feed["x"]}, "Invalid input name: z"),
+        ({**feed, "x": feed["x"].astype(np.float64)}, "Unexpected input data type"),
+        ({**feed, "x": feed["x"][:1]}, "has two sizes"),
+        ({**feed, "x": feed["x"][0]}, "Invalid rank"),
+        ([feed["x"], feed["y"]], "expect a dict"),
+    ]
+    for given, words in wrong:
+        with pytest.raises(Exception, match=words):
+            found.run(None, given)
+        _check(found, feed)
+    with pytest.raises(ort.InvalidArgument, match="Invalid output name"):
+        found.run(["t"], feed)
+    terminated = ort.RunOptions()
+    terminated.terminate = True
+    with pytest.raises(Exception, match="terminate"):
+        found.run(None, feed, terminated)
+
+
+def test_views_lists_and_values_are_taken_between_arrays(found: ort.InferenceSession) -> None:
+    feed = _feed(4, 1)
+    _check(found, feed)
+    _check(found, {name: np.asfortranarray(array) for name, array in feed.items()})
+    _check(found, {name: np.repeat(array, 2, axis=0)[::2] for name, array in feed.items()})
+    np.testing.assert_array_equal(found.run(["s"], {"x": feed["x"].tolist(), "y": feed["y"]})[0], feed["x"] + feed["y"])
+    given = {**feed, "y": ort.OrtValue.ortvalue_from_numpy(feed["y"])}
+    np.testing.assert_array_equal(found.run(["s"], given)[0], feed["x"] + feed["y"])
+    _check(found, feed)
+
+
+def test_threads_repeat_runs_at_once(found: ort.InferenceSession) -> None:
+    failures: list[BaseException] = []
+
+    def use(number: int) -> None:
+        try:
+            for turn in range(200):
+                _check(found, _feed(1 + (number + turn // 50) % 2, 1000 * number + turn))
+        except BaseException as error:  # noqa: BLE001 - shown by the test
+            failures.append(error)
+
+    threads = [threading.Thread(target=use, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
