@@ -1,4 +1,4 @@
-"""Binary: comparisons, logic, bits, whole quotients and remainders of numbers of any type but the 16-bit floats."""
+"""Binary: comparisons, logic, bits, whole quotients and remainders of numbers of any type, not remainders of 16-bit floats."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from .combined import combine, refuse_operands
 from .implementation import NativeImplementation
 
 #: Data type -> the kernel's kind of elements.
-_KINDS: Final = {"f64": "f64", "f32": "f32", **{name: name for name in LIMITS}, "bool": "u8"}
+_KINDS: Final = {
+    "f64": "f64", "f32": "f32", "f16": "f16", "bf16": "b16", **{name: name for name in LIMITS}, "bool": "u8"
+}  # fmt: skip
+_NARROW: Final = ("f16", "bf16")
 _TRUTHS: Final = ("ge", "gt", "le", "lt", "eq", "ne", "and", "or", "xor")
 _REMAINDERS: Final = ("mod", "fmod")
 _QUOTIENTS: Final = ("floor_div", "trunc_div")
@@ -35,7 +38,7 @@ class NativeLogic(NativeImplementation[Binary]):
         if op.src0.dtype != op.src1.dtype or op.src0.dtype not in _KINDS or op.dst.dtype not in _KINDS:
             return f"data types {op.src0.dtype} and {op.src1.dtype} to {op.dst.dtype}"
         if op.algorithm not in _TRUTHS:
-            if op.dst.dtype != op.src0.dtype or op.dst.dtype == "bool":
+            if op.dst.dtype != op.src0.dtype or op.dst.dtype in ("bool", *_NARROW):
                 return f"{op.algorithm} of {op.src0.dtype} to {op.dst.dtype}"
             if op.algorithm in _QUOTIENTS and op.dst.dtype in ("f32", "f64"):
                 return f"{op.algorithm} of {op.dst.dtype}"

@@ -1,6 +1,7 @@
 """Functions of lanes of two or three tensors: a choice, comparisons, logic, bits, whole quotients and remainders.
 
-A kind of elements is ``s``, ``u`` or ``f`` with its bits, as in ``s32``.
+A kind of elements is ``s``, ``u`` or ``f`` with its bits, as in ``s32``; ``b16`` is bfloat16. Floats of 16 bits are compared as
+whole numbers of the same order, which no level has to convert.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from .vec import I8, I32, Builder, Value, pointer
 #: Function -> LLVM's predicate of a comparison.
 _COMPARISONS: Final = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<", "eq": "==", "ne": "!="}
 _LOGIC: Final = ("and", "or", "xor")
+#: Kind of floats of 16 bits -> the bits of infinity, and those of 1.
+_NARROW: Final = {"f16": (0x7C00, 0x3C00), "b16": (0x7F80, 0x3F80)}
 
 
 def lanes_of(kind: str) -> int:
@@ -46,8 +49,7 @@ def make_combination(function: str, kind: str, result: str, lanes: int, moves: t
             else:
                 value = _combined(b, function, kind, operand(0, element), operand(1, element))
                 if function in _COMPARISONS or function in _LOGIC:
-                    wide = _wide(written, lanes)
-                    value = b.uitofp(value, wide) if result[0] == "f" else b.zext(value, wide)
+                    value = _truth(b, value, result, _wide(written, lanes))
             b.store(value, pointer(b, a[3], value.type), align=1)
             return context.get_dummy_value()
 
@@ -70,11 +72,32 @@ def _combined(b: Builder, function: str, kind: str, x: Value, y: Value) -> Value
     return _divided(b, function, kind, x, y)
 
 
+def _truth(b: Builder, value: Value, result: str, wide: ir.Type) -> Value:
+    """Return 1 of a kind in the lanes that are true, 0 in the others."""
+    if result in _NARROW:
+        return b.select(value, _same(wide, _NARROW[result][1]), _same(wide, 0))
+    return b.uitofp(value, wide) if result[0] == "f" else b.zext(value, wide)
+
+
 def _compared(b: Builder, predicate: str, kind: str, x: Value, y: Value) -> Value:
+    if kind in _NARROW:
+        return _compared_narrow(b, predicate, _NARROW[kind][0], x, y)
     if kind[0] == "f":
         # NaN is unlike everything, itself too.
         return b.fcmp_unordered("!=", x, y) if predicate == "!=" else b.fcmp_ordered(predicate, x, y)
     return (b.icmp_signed if kind[0] == "s" else b.icmp_unsigned)(predicate, x, y)
+
+
+def _compared_narrow(b: Builder, predicate: str, infinity: int, x: Value, y: Value) -> Value:
+    """Compare floats of 16 bits by their bits: the sign counts as that of the rest, so that -0 is 0."""
+    orders, numbers = [], []
+    for each in (x, y):
+        rest = b.and_(each, _same(each.type, 0x7FFF))
+        orders.append(b.select(b.icmp_signed("<", each, _same(each.type, 0)), b.neg(rest), rest))
+        numbers.append(b.icmp_unsigned("<=", rest, _same(each.type, infinity)))
+    both = b.and_(*numbers)
+    found = b.icmp_signed(predicate, *orders)
+    return b.or_(found, b.not_(both)) if predicate == "!=" else b.and_(found, both)
 
 
 def _bitwise(b: Builder, function: str, kind: str, x: Value, y: Value) -> Value:
@@ -127,7 +150,7 @@ def _divided(b: Builder, function: str, kind: str, x: Value, y: Value) -> Value:
 
 
 def _type(kind: str) -> ir.Type:
-    if kind[0] == "f":
+    if kind in ("f32", "f64"):
         return ir.FloatType() if kind == "f32" else ir.DoubleType()
     return ir.IntType(int(kind[1:]))
 

@@ -75,15 +75,42 @@ def test_select_moves_bits_of_any_type(native: NativeRunner, isa: str, dtype: st
     "algorithm", ["lt", *(pytest.param(a, marks=pytest.mark.slow) for a in FUNCTIONS if a != "lt")]
 )
 def test_comparisons_and_logic_give_truth_values(native: NativeRunner, algorithm: str) -> None:
-    for dtype in ("s64", *(TYPES[:2] if algorithm == "lt" else (*TYPES, "bool"))):
+    for dtype in ("s64", "f16", *(TYPES[:2] if algorithm == "lt" else (*TYPES, "bf16", "bool"))):
         dst, (first, second, _) = shapes(3)
         dst = tuple(max(pair) for pair in zip(first, second, strict=True))
         x, y = drawn(first, dtype), drawn(second, dtype)
-        for result in dict.fromkeys(("bool", dtype if dtype == "s64" else "bool")):
+        for result in dict.fromkeys(("bool", dtype if dtype in ("s64", "f16", "bf16") else "bool")):
             op = Binary(MemoryDesc(first, dtype), MemoryDesc(second, dtype), MemoryDesc(dst, result), algorithm)
             got = run(native, op, "native:logic", {Arg.SRC: x, Arg.SRC_1: y})
-            np.testing.assert_array_equal(got != 0, FUNCTIONS[algorithm](x, y), f"{algorithm} {dtype}")
+            with np.errstate(invalid="ignore"):
+                want = FUNCTIONS[algorithm](x, y)
+            np.testing.assert_array_equal(got != 0, want, f"{algorithm} {dtype}")
             assert got.max() <= 1
+
+
+@pytest.mark.parametrize("dtype", ["f16", "bf16"])
+def test_floats_of_16_bits_are_compared_as_numbers(native: NativeRunner, isa: str, dtype: str) -> None:
+    # All numbers, each with itself, its neighbours, and chosen ones
+    x = np.arange(2**16).astype(np.uint16)
+    others = (0x0000, 0x8000, 0x7C00, 0xFC00, 0x7F80, 0xFF80, 0x7FFF, 0x0001, 0x8001, 0x3C00)
+    for y in (x, np.roll(x, 1), *(np.full_like(x, other) for other in others[:: 1 if isa == host_isa() else 5])):
+        left, right = (each.view(numpy_type(dtype)) for each in (x, y))
+        md = MemoryDesc((2**16,), dtype)
+        for algorithm in ("lt", "ne"):
+            op = Binary(md, md, MemoryDesc((2**16,), "bool"), algorithm)
+            got = run(native, op, "native:logic", {Arg.SRC: left, Arg.SRC_1: right}, isa)
+            with np.errstate(invalid="ignore"):
+                want = FUNCTIONS[algorithm](left, right)
+            np.testing.assert_array_equal(got != 0, want, f"{algorithm} {y[0]}")
+
+
+@pytest.mark.parametrize("algorithm", ["mod", "fmod"])
+def test_remainders_of_floats_of_16_bits(native: NativeRunner, algorithm: str) -> None:
+    x, y = drawn((701,), "f16"), drawn((701,), "f16")
+    md = MemoryDesc((701,), "f16")
+    got = run(native, Binary(md, md, md, algorithm), "nested:f32", {Arg.SRC: x, Arg.SRC_1: y})
+    with np.errstate(all="ignore"):
+        np.testing.assert_array_equal(got, np.mod(x, y) if algorithm == "mod" else np.fmod(x, y))
 
 
 def exact(algorithm: str, x: int, y: int, largest: int) -> int:
@@ -129,6 +156,6 @@ def test_what_is_not_supported_is_refused_with_the_reason() -> None:
     blocked = MemoryDesc((2, 32, 3), "f32", "aBc16b")
     refused(Select(blocked, blocked, blocked, blocked), "condition of data type")
     refused(Binary(blocked, blocked, blocked, "lt"), "blocks are not supported")
-    refused(Binary(halves, halves, truths, "lt"), "data types f16 and f16 to bool")
+    refused(Binary(MemoryDesc((2, 32), "f64"), floats, truths, "lt"), "data types f64 and f32 to bool")
     refused(Binary(floats, floats, floats, "floor_div"), "floor_div of f32")
     refused(Binary(truths, truths, truths, "mod"), "mod of bool to bool")
