@@ -162,7 +162,8 @@ class Client(FuturesThread, ReleasedSlots):
 
     def check_open(self) -> None:
         """Raise PoolClosed if the connection has ended, and what `OpenFutures.check` raises."""
-        self._check()
+        if self._lost is not None or self._process != own.process:
+            self._check()
         self.open_futures.check()
 
     def wait_while(self, holds: Callable[[], bool], deadline: float | None = None) -> None:

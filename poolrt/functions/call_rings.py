@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from poolrt.connection.futures import FOREIGN
 from poolrt.errors import CoordinatorLoss, PoolClosed, error_from_wire
-from poolrt.workers.ipc.call_ring import BY_MESSAGE, RETURNED_PLAIN, TAKEN_BACK
+from poolrt.workers.ipc.call_ring import BY_MESSAGE, RETURNED_PLAIN, SLEEPS, TAKEN_BACK
 from poolrt.workers.ipc.channel import Channel, Message
 from poolrt.workers.ipc.protocol import SCALARS, Kind
 from poolrt.workers.processes.plain_pickles import UNPACKING_ERRORS, unpack_scalar
@@ -108,20 +108,27 @@ class CallRings:
 
     def submit(self, call: RingCall) -> bool:
         """Give a call to the worker with the shortest queue, or let it wait; False if no ring takes its function."""
+        waiting = self._waiting
         with self._lock:
             ring = choose_ring(self._rings.values(), call.number)
             if ring is None:
                 return False
             call.request = next(self._requests)
-            call.begin(self)
-            if self._waiting:
-                self._waiting.append(call)
+            call.rings = self
+            future = call.future
+            if future is not None:
+                future.driver, future.withdraw = call, call.take_back
+            if waiting:
+                waiting.append(call)
                 if not ring.is_full:
-                    place_waiting(self._rings.values(), self._waiting)
-            elif not ring.append(call, self._waiting):
-                self._waiting.append(call)
-            if self._polling and self._waiting:
+                    place_waiting(self._rings.values(), waiting)
+            elif not ring.append(call, waiting):
+                waiting.append(call)
+            if waiting and self._polling:
                 self._set_alarms()
+        # The lock that was released is a barrier: the entry was stored before this sleep is loaded.
+        if ring.ring.words[SLEEPS]:
+            ring.wake(waits=False)
         return True
 
     def submit_all(self, calls: list[RingCall]) -> bool:
@@ -458,7 +465,7 @@ class CallRings:
                     call = other
                 if not call.ended:
                     future = call.future
-                    if future is not None and future.has_callbacks and not self._client.in_own_thread:
+                    if future is not None and future._done_callbacks and not self._client.in_own_thread:
                         call.handed = True
                         self._client.resolve_later(call)
                     else:

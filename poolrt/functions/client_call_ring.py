@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Final
 
-from poolrt.workers.ipc.call_ring import CAPACITY, TAKEN_BACK, SubmittingCallRing
+from poolrt.workers.ipc.call_ring import CAPACITY, SUBMITTED, TAKEN_BACK, SubmittingCallRing
 from poolrt.workers.ipc.channel import Channel, MalformedMessage
 from poolrt.workers.memory.arena_view import ArenaView
 
@@ -41,17 +41,20 @@ class ClientCallRing:
         self.seen_at = 0.0
 
     def append(self, call: RingCall, waiting: deque[RingCall]) -> bool:
-        """Submit a call; False if there is no room. A call that `repair` finds unpublished comes back to ``waiting``."""
-        words, calls = self.ring, self.calls
-        if len(calls) != words.submitted - words.consumed:
+        """Submit a call, without waking the worker; False if there is no room.
+
+        A call that `repair` finds unpublished comes back to ``waiting``.
+        """
+        ring, calls = self.ring, self.calls
+        words = ring.words
+        if len(calls) != words[SUBMITTED] - ring.consumed:
             self.repair(waiting)
-        sequence = words.append(call.number | call.plain, call.request, call.payload)
+        sequence = ring.append(call.number | call.plain, call.request, call.payload)
         if not sequence:
             return False
         call.sequence, call.ring = sequence, self
         calls.append(call)
-        words.publish(sequence)
-        self.wake(waits=False)
+        words[SUBMITTED] = sequence  # as `publish`
         return True
 
     def fill(self, waiting: deque[RingCall], count: int) -> bool:

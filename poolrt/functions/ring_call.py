@@ -107,14 +107,6 @@ class RingCall:
         """Whether it has ended, or another thread is to settle it."""
         return self.ended or self.handed
 
-    def begin(self, rings: CallRings) -> None:
-        """Note the rings that have it."""
-        self.rings = rings
-        future = self.future
-        if future is not None:
-            future.driver = self
-            future.withdraw = self.take_back
-
     def end_plain(self, value: object) -> None:
         """Note the result of a call without a future, which nothing else than `result` waits for. May be repeated."""
         self._result = value

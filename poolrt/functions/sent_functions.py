@@ -106,7 +106,7 @@ class Functions:
     def _submit_short(self, fn: Callable[..., T], args: tuple[Any, ...]) -> PoolFuture[T] | None:
         """Give a call of a known function with short, plain arguments to a ring, as most are; return None for any other one."""
         function = self._pickles.find(fn)
-        if function is None or not function.on_rings or not self._may_use_rings(function):
+        if function is None or not function.on_rings or (self._under_way and not self._may_use_rings(function)):
             return None
         payload, plain, sent = pack_scalars(args), SCALARS, None
         if payload is None:
@@ -116,7 +116,9 @@ class Functions:
             (payload, sent), plain = placed, PLACED
         if len(payload) > INLINE_BYTES:
             return None
-        self._check()
+        if self.broken is not None:
+            self._check()
+        self.client.check_open()
         future: PoolFuture[T] = PoolFuture()
         call = RingCall(function.number, payload, PLAIN | plain, copy_context(), future, sent, function.name)
         return future if self._submit_to_ring(call, future) else None
@@ -133,10 +135,17 @@ class Functions:
 
     def _submit_to_ring(self, call: RingCall, known_as: PoolFuture[Any] | RingCall) -> bool:
         """Give a call to a ring and count it; return False if no ring takes it."""
-        if not self.client.calls.submit(call):
+        client = self.client
+        calls = client.calls
+        if not calls.submit(call):
             return False
         # An interrupt before this line leaves a call that no end waits for: its caller has no future either.
-        self._note_submitted(known_as)
+        client.open_futures.count(known_as)
+        if calls.parked:
+            calls.unpark()
+        self._look += 1
+        if not self._look % _LOOKS:
+            calls.collect()  # results, now and then
         return True
 
     def map(
@@ -206,15 +215,6 @@ class Functions:
         if call is None or not self._submit_to_ring(call, call):
             return self._submit(lambda args, kwargs: packed, args, {})
         return call
-
-    def _note_submitted(self, known_as: PoolFuture[Any] | RingCall) -> None:
-        """Count a call that a ring has, and look at results now and then."""
-        calls = self.client.calls
-        self.client.open_futures.count(known_as)
-        calls.unpark()
-        self._look += 1
-        if not self._look % _LOOKS:
-            calls.collect()
 
     def _submit(self, pack: Pack, args: tuple[Any, ...], kwargs: dict[str, Any]) -> PoolFuture[Any]:
         self._check()

@@ -32,7 +32,7 @@ DATA_BYTES: Final = 128 * 1024
 INLINE_BYTES: Final = 16 * 1024
 
 # Places in the memory, in words of 8 bytes. Words of different writers are a cache line of 64 bytes apart.
-_SUBMITTED: Final = 8  # client; behind it: the entries whose results it has read, and the one whose end it sleeps for
+SUBMITTED: Final = 8  # client; behind it: the entries whose results it has read, and the one whose end it sleeps for
 _CONSUMED: Final = 9
 _WAKE_AT: Final = 10
 _TAKEN: Final = (
@@ -40,7 +40,7 @@ _TAKEN: Final = (
 )
 _BEGUN: Final = 17
 _DONE: Final = 18
-_SLEEPS: Final = 19
+SLEEPS: Final = 19
 _PACE: Final = 20  # nanoseconds of each of the last calls
 _BACK: Final = 64  # client; at the place of an entry its sequence, if it is taken back
 _ENTRIES: Final = (
@@ -119,12 +119,13 @@ class CallRing:
     def __init__(self, number: int, buffer: Any) -> None:
         self.number = number
         self._bytes = memoryview(buffer).cast("B")[:NBYTES]
-        self._words = self._bytes[:_ARGUMENTS].cast("Q")
+        #: The words of the memory, for a few steps that each call takes elsewhere.
+        self.words = self._words = self._bytes[:_ARGUMENTS].cast("Q")
 
     @property
     def submitted(self) -> int:
         """Entries that the client has submitted."""
-        return self._words[_SUBMITTED]
+        return self._words[SUBMITTED]
 
     @property
     def begun(self) -> int:
@@ -154,7 +155,7 @@ class SubmittingCallRing(CallRing):
 
     def append(self, function: int, request: int, arguments: bytes) -> int:
         """Write an entry and return its sequence, 0 if there is no room. `publish` makes it visible."""
-        sequence = self._words[_SUBMITTED] + 1
+        sequence = self._words[SUBMITTED] + 1
         if sequence - self.consumed > CAPACITY:
             return 0
         nbytes = len(arguments)
@@ -171,7 +172,7 @@ class SubmittingCallRing(CallRing):
 
     def publish(self, sequence: int) -> None:
         """Let the worker see entries up to one. The caller rings if `must_ring`."""
-        self._words[_SUBMITTED] = sequence
+        self._words[SUBMITTED] = sequence
 
     def must_ring(self, *, waits: bool = True) -> bool:
         """Return whether the worker sleeps and has not been rung for since.
@@ -180,10 +181,10 @@ class SubmittingCallRing(CallRing):
         """
         fence()
         words = self._words
-        sleeps = words[_SLEEPS]
+        sleeps = words[SLEEPS]
         if not sleeps or sleeps == self._rung:
             return False
-        if not waits and sleeps & _DOZES and words[_SUBMITTED] - words[_BEGUN] < _MANY:
+        if not waits and sleeps & _DOZES and words[SUBMITTED] - words[_BEGUN] < _MANY:
             return False
         self._rung = sleeps
         return True
@@ -238,12 +239,12 @@ class ServingCallRing(CallRing):
     @property
     def has_entries(self) -> bool:
         """Whether there is an entry to take."""
-        return self._words[_SUBMITTED] != self._count
+        return self._words[SUBMITTED] != self._count
 
     def take(self) -> CallEntry | None:
         """Return the next entry that is not taken back, None if there is none; its call begins. Raises MalformedRing."""
         words, count = self._words, self._count
-        while (waiting := words[_SUBMITTED] - count) != 0:
+        while (waiting := words[SUBMITTED] - count) != 0:
             if not 0 < waiting <= CAPACITY:
                 raise MalformedRing(f"a call ring with {waiting} entries")
             place = count % CAPACITY
@@ -326,10 +327,10 @@ class ServingCallRing(CallRing):
         With ``dozes``, the caller sleeps for `DOZE_S` at most.
         """
         self._sleeps += 1
-        self._words[_SLEEPS] = self._sleeps | _DOZES if dozes else self._sleeps
+        self._words[SLEEPS] = self._sleeps | _DOZES if dozes else self._sleeps
         fence()
         return not self.has_entries
 
     def awake(self) -> None:
         """Ask for no bell."""
-        self._words[_SLEEPS] = 0
+        self._words[SLEEPS] = 0

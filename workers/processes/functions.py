@@ -19,6 +19,7 @@ from ..ipc.channel import ESCAPES, MAX_MESSAGE, Message
 from ..ipc.outlined_payload import is_outlined
 from ..ipc.protocol import Kind
 from .call_memory import CallMemory
+from .fork_mark import ForkMark
 from .placed_arrays import open_placed
 from .plain_pickles import UNPACKING_ERRORS, pack_scalar, pickle_scalar, unpack_scalar
 
@@ -63,7 +64,7 @@ class Functions:
 
     def __init__(self, memory: CallMemory) -> None:
         self._memory = memory
-        self._process = os.getpid()
+        self._mark = ForkMark()
         self._functions: dict[int, _Function] = {}
         self._clients: dict[int, _Client] = {}
 
@@ -122,7 +123,7 @@ class Functions:
             try:
                 returned = known.call(*args)
             finally:
-                if os.getpid() != self._process:
+                if not self._mark.byte[0] and not self._mark.is_here():
                     os._exit(0)
             value = pack_scalar(returned)
             if value is not None and len(value) <= INLINE_BYTES:
@@ -166,7 +167,7 @@ class Functions:
                 returned = call(*args, **kwargs)
             finally:
                 # The function has forked, and the child returned from it: only the parent goes on as the worker.
-                if os.getpid() != self._process:
+                if not self._mark.is_here():
                     os._exit(0)
             if placed and (packed := pack_scalar(returned)) is not None and len(packed) <= INLINE_BYTES:
                 return (Kind.ANSWER, packed, RETURNED_PLAIN)
