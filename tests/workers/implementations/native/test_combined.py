@@ -133,15 +133,25 @@ def test_quotients_and_remainders_of_integers_are_exact(native: NativeRunner, al
         assert got.tolist() == [exact(algorithm, *pair, largest) for pair in zip(x.tolist(), y.tolist(), strict=True)]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("algorithm", ["mod", "fmod"])
-def test_remainders_of_floats_are_those_of_numpy(native: NativeRunner, algorithm: str) -> None:
-    for dtype in ("f32", "f64"):
-        x, y = drawn((701,), dtype), drawn((701,), dtype)
-        md = MemoryDesc((701,), dtype)
-        got = run(native, Binary(md, md, md, algorithm), "native:logic", {Arg.SRC: x, Arg.SRC_1: y})
-        with np.errstate(all="ignore"):
-            np.testing.assert_array_equal(got, np.mod(x, y) if algorithm == "mod" else np.fmod(x, y))
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+@pytest.mark.parametrize("algorithm", ["fmod", pytest.param("mod", marks=pytest.mark.slow)])
+def test_remainders_of_floats_are_those_of_numpy(native: NativeRunner, isa: str, algorithm: str, dtype: str) -> None:
+    rng, kind = np.random.default_rng(), numpy_type(dtype)
+    y = drawn((7001,), dtype)
+    # Quotients near whole numbers, small and large ones, and any bits
+    with np.errstate(all="ignore"):
+        near = (y * rng.integers(-(2**31), 2**31, 7001).astype(kind)).astype(kind)
+        whole = (y * rng.integers(-9, 9, 7001).astype(kind)).astype(kind)
+        neighbours = np.nextafter(whole, rng.choice(np.array([-np.inf, np.inf], kind), 7001))
+        bits = rng.integers(0, 2 ** (8 * kind.itemsize) - 1, 7001, f"u{kind.itemsize}").view(kind)
+        md = MemoryDesc((7001,), dtype)
+        for x in (drawn((7001,), dtype), near, whole, neighbours, bits):
+            got = run(native, Binary(md, md, md, algorithm), "native:logic", {Arg.SRC: x, Arg.SRC_1: y}, isa)
+            want = np.mod(x, y) if algorithm == "mod" else np.fmod(x, y)
+            np.testing.assert_array_equal(got, want)
+            if algorithm == "fmod":
+                numbers = ~np.isnan(want)
+                np.testing.assert_array_equal(np.signbit(got[numbers]), np.signbit(want[numbers]))
 
 
 def test_what_is_not_supported_is_refused_with_the_reason() -> None:
