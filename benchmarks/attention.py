@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 import sys
 import tempfile
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import numpy as np
 import onnx
 import onnxruntime
-from measure import SHORT, alternate, arguments, record, seconds
+from measure import SHORT, alternate, arguments, record, seconds, settle
 from numpy.typing import NDArray
 from onnx import helper, numpy_helper
 
@@ -35,9 +34,8 @@ Array = NDArray[Any]
 HEADS: Final = 12
 DEPTH: Final = 64
 WIDTH: Final = HEADS * DEPTH
-#: Seconds that one measurement of one contestant takes at least, and the pause before it on several threads.
+#: Seconds that one measurement of one contestant takes at least.
 _LEAST_S: Final = 0.02
-_REST_S: Final = 0.1
 _ROUNDS: Final = 9
 _MICROSOFT: Final = "com.microsoft"
 
@@ -165,8 +163,8 @@ def compare(problem: Problem, stream: Stream, threads: int, cache: PrimitiveProv
         repeat = 1 if SHORT else max(1, math.ceil(_LEAST_S / seconds(run, 3)))
 
         def once() -> float:
-            if threads > 1 and not SHORT:
-                time.sleep(_REST_S)
+            if threads > 1:
+                settle()
             run()
             return seconds(run, repeat)
 

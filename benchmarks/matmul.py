@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import numpy as np
 import onednn
 import onnxruntime
-from measure import SHORT, alternate, arguments, record, sized
+from measure import SHORT, alternate, arguments, record, settle, sized
 from numpy.typing import NDArray
 from onnx import helper, numpy_helper
 
@@ -41,8 +41,6 @@ _THREADS: Final = "MATMUL_THREADS"
 #: Seconds that one measurement of one contestant takes at least.
 _LEAST_S: Final = 0.01
 _ROUNDS: Final = 15
-#: The threads of ONNX Runtime and of oneDNN spin for a while after a run.
-_REST_S: Final = 0.05
 _OPSET: Final = 21
 
 
@@ -240,8 +238,8 @@ def compare(problem: Problem, found: Contestants, wanted: Array, threads: int) -
         repeat = 1 if SHORT else max(1, math.ceil(_LEAST_S / seconds(run, 3)))
 
         def once() -> float:
-            if threads > 1 and not SHORT:
-                time.sleep(_REST_S)
+            if threads > 1:
+                settle()
             run()
             return seconds(run, repeat)
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 import onnxruntime
 import openvino
-from measure import SHORT, alternate
+from measure import SHORT, alternate, settle
 from numpy.typing import NDArray
 
 from poolrt import Executor, Graph, Stream
@@ -24,8 +24,6 @@ Session = Callable[[Mapping[str, Array]], tuple[Array, ...]]
 POOLRT: Final = "poolrt"
 #: The largest difference of two results, as a share of the largest number of the expected one.
 NEAR: Final = 1e-4
-#: The rivals' threads spin for some tens of milliseconds after a run on several threads.
-_REST_S: Final = 0.1
 #: Ratios below these are counted.
 _LOW: Final = (0.7, 0.9)
 
@@ -110,8 +108,8 @@ def measure(
         repeat = 1 if SHORT else max(1, math.ceil(least / max(timed(run, 1), 1e-7)))
 
         def once() -> float:
-            if threads > 1 and not SHORT:
-                time.sleep(_REST_S)
+            if threads > 1:
+                settle()
             if repeat > 1:
                 run()
             return timed(run, repeat)

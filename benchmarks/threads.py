@@ -9,11 +9,10 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 os.environ.setdefault("NUMBA_THREADING_LAYER", "workqueue")
@@ -21,7 +20,7 @@ os.environ.setdefault("NUMBA_THREADING_LAYER", "workqueue")
 import numba
 import numpy as np
 import onnxruntime
-from measure import alternate, arguments, record, seconds
+from measure import alternate, arguments, record, seconds, settle
 from numpy.typing import NDArray
 
 import poolrt
@@ -29,9 +28,6 @@ from poolrt import models
 from poolrt.workers.threadpools.interface import Region
 from poolrt.workers.threadpools.native import NativePool
 from poolrt.workers.threadpools.regions import PackedRegions
-
-#: ONNX Runtime's threads spin for some tens of milliseconds after a run.
-_REST_S: Final = 0.1
 
 
 @numba.cfunc("int32(voidptr, voidptr, voidptr)")
@@ -115,7 +111,7 @@ def resnet(rounds: int = 15, repeat: int = 5) -> None:
 
 def _rested(action: Callable[[], object], repeat: int) -> float:
     """Return what `seconds` does, once the threads of the previous contestant have stopped looking for work."""
-    time.sleep(_REST_S)
+    settle()
     action()
     return seconds(action, repeat)
 
