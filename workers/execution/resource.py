@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
@@ -64,6 +65,11 @@ class Resource(Immutable, Generic[Kernel, Tables]):
         """
         return tuple(linked for run in self.entry.launches for linked in self._linked(run))
 
+    @cached_property
+    def _repeats(self) -> Mapping[tuple[int, int], int]:
+        """How many launches there are of each kernel, by its number and their work."""
+        return Counter((run.kernel, run.work) for run in self.entry.launches if isinstance(run, Launch))
+
     def _linked(self, run: Launch | NestedLaunch) -> list[LinkedLaunch[Kernel]]:
         if isinstance(run, NestedLaunch):
             nested = self._nested[run.primitive]
@@ -75,8 +81,10 @@ class Resource(Immutable, Generic[Kernel, Tables]):
                 for inner in nested.launches
             ]
         args = tuple(self._owned(where, value) for where, value in run.args)
-        # Launches of a primitive differ: one often takes most of the time.
-        nanoseconds = self.entry.nanoseconds // min(len(self.entry.launches), 2)
+        # Launches of a primitive differ: one often takes most of the time. Those of one kernel on as much work do not.
+        nanoseconds = self.entry.nanoseconds // max(
+            min(len(self.entry.launches), 2), self._repeats[run.kernel, run.work]
+        )
         sizes = run.work, run.global_size, run.local_size
         return [LinkedLaunch(self._kernels[run.kernel], args, *sizes, nanoseconds)]
 

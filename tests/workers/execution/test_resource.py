@@ -63,6 +63,14 @@ def test_nesting_goes_to_any_depth_and_equal_primitives_share_a_resource() -> No
     assert outer.launches[1].args == (("s", 1024), ("t", ("middle's tables", 4)), ("m", (BIAS, 1008)))
 
 
+def test_launches_of_one_kernel_on_as_much_work_share_the_time_of_the_primitive() -> None:
+    launches = (run(0)._replace(work=9), *[run(0)] * 10, *[run(1)] * 2)
+    outer = resource("outer", launches)
+    found = Resource(outer.entry._replace(nanoseconds=1000), ["0", "1"], "", ()).launches
+    # A launch that has no equal may take most of the time.
+    assert [launch.nanoseconds for launch in found] == [500] + [100] * 10 + [500] * 2
+
+
 def test_a_nested_primitive_that_lacks_an_argument_or_room_is_refused() -> None:
     inner = resource("inner", INNER, 64)
     places: tuple[tuple[int, LaunchArgument], ...] = ((SRC, ("s", 0)), (DST, ("s", 0)))
