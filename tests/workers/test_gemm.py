@@ -300,6 +300,32 @@ def test_a_task_multiplies_at_once_on_every_pool(pools: list[ThreadpoolInterface
         np.testing.assert_array_equal(product, np.full((40, 20), 180, np.float32))
 
 
+def test_a_product_in_one_job_is_refused_by_a_closed_pool_as_one_in_several_is() -> None:
+    a, b = np.full((40, 30), 2, np.float32), np.full((30, 20), 3, np.float32)
+    with NativePool(2, kernels=region_loop()) as pool:
+        # Once with several jobs, and twice with one.
+        for least_job_ns in (0, 1 << 40, 1 << 40):
+            pool.least_job_ns = least_job_ns
+            np.testing.assert_array_equal(sgemm(a, b, threadpool=pool), np.full((40, 20), 180, np.float32))
+    for least_job_ns in (1 << 40, 0):
+        pool.least_job_ns = least_job_ns
+        with pytest.raises(RuntimeError, match="the threadpool is closed"):
+            sgemm(a, b, threadpool=pool)
+
+
+def test_products_on_pools_in_turn_keep_one_set_of_launches_for_each() -> None:
+    a, b = np.full((41, 30), 2, np.float32), np.full((30, 21), 3, np.float32)
+    with NativePool(2, kernels=region_loop()) as fine, NativePool(2, kernels=region_loop()) as coarse:
+        fine.least_job_ns, coarse.least_job_ns = 0, 1 << 40
+        for _ in range(5):
+            for pool in (fine, coarse):
+                np.testing.assert_array_equal(sgemm(a, b, threadpool=pool), np.full((41, 21), 180, np.float32))
+    _, ready = gemm._products()._latest
+    assert ready is not None
+    execution: Any = ready[1]
+    assert [len(idle) for idle in execution.__self__._on_pools.values()] == [1, 1]
+
+
 class _CountingPool(SequentialPool):
     """Has four threads in name, and remembers the tasks of regions."""
 

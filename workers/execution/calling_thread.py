@@ -5,13 +5,13 @@ from __future__ import annotations
 import ctypes
 import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from ..desc.args import Arg
 from ..memory.buffer import Buffer
 from ..threadpools.interface import Region, ThreadpoolInterface
-from ..threadpools.jobs import Jobs, get_default_jobs
+from ..threadpools.jobs import Jobs, default_jobs
 from ..threadpools.kernel_call import ERROR, bind_call
 from ..threadpools.regions import PackedRegions
 from .native_binding import BoundPrimitive, RealizedPrimitive
@@ -46,7 +46,7 @@ class CallingThreadExecution:
     ``args`` are the arguments whose addresses an execution gets, in this order.
     """
 
-    __slots__ = ("_args", "_idle", "_latest", "_nbytes", "_on_pools", "_primitive", "_scratchpads")
+    __slots__ = ("_args", "_default", "_idle", "_latest", "_nbytes", "_on_pools", "_primitive", "_scratchpads")
 
     def __init__(self, primitive: RealizedPrimitive, args: Sequence[int], scratchpads: ThreadScratchpads) -> None:
         self._primitive = primitive
@@ -57,7 +57,8 @@ class CallingThreadExecution:
         self._idle: list[BoundLaunches] = []
         #: The same for pools, by how work is cut into jobs for them.
         self._on_pools: dict[Jobs, list[_PoolLaunches]] = {}
-        self._latest: _OnPool | None = None
+        self._latest = _OnPool(lambda: None, 0, 0, [], False)
+        self._default = default_jobs()
 
     def execute(self, addresses: tuple[int, ...]) -> None:
         """Execute on memory at addresses and return when it has ended. Raises KernelFailed."""
@@ -86,41 +87,57 @@ class CallingThreadExecution:
 
         Raises KernelFailed.
         """
+        number = self._default.number
+        found, least_ns, known, idle, is_serial = self._latest
+        if found() is not pool or least_ns != pool.least_job_ns or known != number:
+            self._latest = found, least_ns, known, idle, is_serial = self._on(pool, number)
+        if is_serial and pool.runs_in_place:
+            self.execute(addresses)
+            return
         if self._nbytes:
             scratchpad = self._scratchpads.grant(self._nbytes)
             addresses = (*addresses, scratchpad.address)
-        number, on = get_default_jobs(), self._latest
-        if on is None or on.pool() is not pool or on.jobs.least_ns != pool.least_job_ns or on.number != number:
-            jobs = Jobs.on(pool)
-            self._latest = on = _OnPool(weakref.ref(pool), number, jobs, self._on_pools.setdefault(jobs, []))
-        idle = on.idle
         try:
             launches = idle.pop()
         except IndexError:
-            launches = _PoolLaunches(self._primitive, self._args, on.jobs)
+            launches = _PoolLaunches(self._primitive, self._args, Jobs.on(pool))
         pool.run_regions(launches.move(addresses))
         idle.append(launches)
 
+    def _on(self, pool: ThreadpoolInterface, number: int) -> _OnPool:
+        jobs = Jobs.on(pool)
+        idle = self._on_pools.setdefault(jobs, [])
+        try:
+            launches = idle.pop()
+        except IndexError:
+            launches = _PoolLaunches(self._primitive, self._args, jobs)
+        idle.append(launches)
+        return _OnPool(weakref.ref(pool), jobs.least_ns, number, idle, launches.regions.is_serial)
+
 
 class _OnPool(NamedTuple):
-    """A pool, the process's number of jobs, how both cut work, and the launches so cut that no execution uses now."""
+    """A pool, its shortest job, the process's number of jobs, and launches so cut that no execution uses now.
 
-    pool: weakref.ref[ThreadpoolInterface]
+    The launches of short work are serial: a few, of one job each.
+    """
+
+    pool: Callable[[], ThreadpoolInterface | None]
+    least_ns: int
     number: int
-    jobs: Jobs
     idle: list[_PoolLaunches]
+    is_serial: bool
 
 
 class _PoolLaunches:
     """Bound launches as parallel regions, for one execution at a time."""
 
-    __slots__ = ("_addresses", "_args", "_move", "_regions")
+    __slots__ = ("_addresses", "_args", "_move", "regions")
 
     def __init__(self, primitive: RealizedPrimitive, args: tuple[int, ...], jobs: Jobs) -> None:
         self._args = (*args, int(Arg.SCRATCHPAD)) if primitive.entry.scratchpad else args
         bound = BoundPrimitive(primitive, dict.fromkeys(self._args), None, jobs)
         self._move = bound.move
-        self._regions = PackedRegions(bound.regions(primitive.entry.implementation))
+        self.regions = PackedRegions(bound.regions(primitive.entry.implementation))
         self._addresses: tuple[int, ...] = ()
 
     def move(self, addresses: tuple[int, ...]) -> PackedRegions:
@@ -129,7 +146,7 @@ class _PoolLaunches:
             self._addresses = addresses
             for arg, address in zip(self._args, addresses, strict=True):
                 self._move(arg, address)
-        return self._regions
+        return self.regions
 
 
 class BoundLaunches:

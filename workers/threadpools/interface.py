@@ -72,6 +72,9 @@ class ThreadpoolInterface(ABC):
     NESTED: ClassVar[int] = 4
     #: The number of threads and the flags never change. A class says so for itself only, not for its subclasses.
     IS_CONSTANT: ClassVar[bool] = False
+    #: The pool is constant and synchronous, and callers outside of its tasks may themselves run what it would run on their
+    #: threads: a few regions of one task each. Not true of a pool that refuses regions.
+    runs_in_place: bool = False
     #: Kernel that writes the monotonic time (int64 seconds, nanoseconds) to an address; None: time is taken in Python.
     clock: NativeKernel | None = None
     #: The shortest job, in nanoseconds, that is worth a thread of its own; shorter work is cut into fewer jobs.

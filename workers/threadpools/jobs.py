@@ -56,7 +56,7 @@ class JobsOnPools:
         self._pools = pools
         self._is_constant = all(type(pool).IS_CONSTANT for pool in pools)
         #: Its ``number`` is the number of jobs that is set for this process.
-        self.default: Final = _default()
+        self.default: Final = default_jobs()
         #: What was returned last, and the same with each pool.
         self._last: tuple[tuple[Jobs, ...], list[tuple[ThreadpoolInterface, Jobs]]] | None = None
 
@@ -89,7 +89,7 @@ class JobsOnPools:
         )
 
 
-class _Default:
+class DefaultJobs:
     """The number of jobs that is set for this process, 0 if none is."""
 
     __slots__ = ("number",)
@@ -99,8 +99,9 @@ class _Default:
 
 
 @lru_cache(maxsize=1)
-def _default() -> _Default:
-    return _Default()
+def default_jobs() -> DefaultJobs:
+    """Return what has the number of jobs that is set for this process, as ``number``, 0 if none is."""
+    return DefaultJobs()
 
 
 def set_default_jobs(jobs: int) -> None:
@@ -109,9 +110,9 @@ def set_default_jobs(jobs: int) -> None:
     A primitive's attribute ``jobs`` takes precedence. Short work gets fewer jobs: see `ThreadpoolInterface.least_job_ns`.
     Raises ValueError for another value than an integer from 0 to 4096.
     """
-    _default().number = PrimitiveAttr(jobs=jobs).jobs
+    default_jobs().number = PrimitiveAttr(jobs=jobs).jobs
 
 
 def get_default_jobs() -> int:
     """Return the number of jobs that is set for this process, 0 if none is."""
-    return _default().number
+    return default_jobs().number

@@ -71,6 +71,7 @@ class NativePool(OwnThreads):
         #: Held by the thread whose regions a synchronous pool's threads run.
         self._occupied = threading.Lock()
         self._inside = _Inside()
+        self.runs_in_place = type(self) is NativePool and not asynchronous
         self._start(self._queue)
 
     def get_in_parallel(self) -> bool:

@@ -46,6 +46,7 @@ class OwnThreads(ThreadpoolInterface):
     def leave_behind(self) -> None:
         """Refuse regions from now on: this is a forked process, which does not have the pool's threads."""
         self._is_forked = True
+        self.runs_in_place = False
 
     def _start(self, queue: Queue) -> None:
         self._stop = queue.stop
@@ -68,6 +69,7 @@ class OwnThreads(ThreadpoolInterface):
         if self._is_forked:
             return
         self._closed = True
+        self.runs_in_place = False
         try:
             self.wait()
         finally:

@@ -19,7 +19,7 @@ from poolrt.workers.implementations.primitive_desc import PrimitiveDesc, primiti
 from poolrt.workers.streams.attributes import StreamAttr
 from poolrt.workers.streams.stream import Stream
 from poolrt.workers.threadpools.interface import Region
-from poolrt.workers.threadpools.jobs import Jobs, _default, get_default_jobs, set_default_jobs
+from poolrt.workers.threadpools.jobs import Jobs, default_jobs, get_default_jobs, set_default_jobs
 from poolrt.workers.threadpools.sequential import SequentialPool
 from poolrt.workers.threadpools.threads import ThreadsPool
 from tests.workers import compiled
@@ -75,9 +75,9 @@ def test_a_pool_defines_the_shortest_worthwhile_job() -> None:
 @pytest.fixture
 def no_default() -> Iterator[None]:
     """Forget the number of this process before the test and after it."""
-    _default.cache_clear()
+    default_jobs.cache_clear()
     yield
-    _default.cache_clear()
+    default_jobs.cache_clear()
 
 
 class Counting(SequentialPool):
