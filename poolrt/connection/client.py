@@ -34,6 +34,8 @@ from .sign_of_life import SignOfLife
 _INTERIM: Final = frozenset({Kind.STAGE, Kind.PROGRESS, Kind.TEXT})
 #: Seconds between checks whether another thread reads, while a message cannot be sent.
 _SEND_POLL_S: Final = 0.02
+#: Seconds to read an answer to the greeting that is asked for after its deadline: it may have arrived long ago.
+_ARRIVED_S: Final = 1.0
 #: Seconds that `Client.look` waits for messages.
 _LOOK_S: Final = 0.001
 
@@ -77,7 +79,8 @@ class Client(FuturesThread, ReleasedSlots):
 
     def welcome(self) -> tuple[int, int, dict[str, Any]]:
         """Wait for the coordinator's start; return the arena's descriptor (the caller closes it), bytes, and facts."""
-        if not self._until(lambda: self._welcome is not None, self._deadline):
+        deadline = max(self._deadline, time.monotonic() + _ARRIVED_S)
+        if not self._until(lambda: self._welcome is not None, deadline):
             self.close(
                 coordinator_lost(
                     "the coordinator did not start in time: raise the setting start_timeout_s, or see standard error"
