@@ -17,6 +17,7 @@ from poolrt.connection.dropped_interrupts import resend_dropped_interrupts
 from poolrt.errors import ArenaFull
 from poolrt.workers.ipc.protocol import NUMBERS_LIMIT, Kind
 from poolrt.workers.memory.arena_view import ArenaView
+from poolrt.workers.memory.first_writes import FirstWrites
 
 from .kept_slots import KeptSlots
 
@@ -50,6 +51,7 @@ class SharedMemory:
         finally:
             os.close(fd)
         resend_dropped_interrupts()  # slots are released in finalizers
+        self._writes = FirstWrites(self._view)
         self._client = client
         self._lock = threading.Lock()
         limit = min(_KEPT, self._view.nbytes // _KEPT_PART)
@@ -162,7 +164,8 @@ class SharedMemory:
         return self._view.nbytes
 
     def room(self, offset: int, nbytes: int) -> memoryview:
-        """Return writable bytes of a slot that the caller keeps."""
+        """Return writable bytes of a slot that the caller keeps, and writes to now."""
+        self._writes.prepare(offset, nbytes)
         return memoryview(self._view.buffer(offset, nbytes)).cast("B")
 
     def find(self, address: int, nbytes: int) -> int:

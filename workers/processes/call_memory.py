@@ -7,8 +7,9 @@ from typing import Any
 
 from ..ipc.call_ring import INLINE_BYTES
 from ..ipc.outlined_payload import ARGUMENT, Outlined, Place, Slot, lay_out, pack_outlined, parse_outlined
+from ..memory.first_writes import FirstWrites
 from .argument_views import ArgumentViews
-from .outlined_buffers import OutlinedBuffers, address_of_buffer, size_of, write_buffer
+from .outlined_buffers import OutlinedBuffers, address_of_buffer, bytes_of, size_of, write_buffer
 from .result_slots import ResultSlots
 
 
@@ -18,6 +19,7 @@ class CallMemory:
     def __init__(self, slots: ResultSlots, arena_fd: int) -> None:
         self._slots = slots
         self._views = ArgumentViews(slots.arena, arena_fd)
+        self._writes = FirstWrites(slots.arena, arena_fd)
 
     def open(self, payload: bytes) -> tuple[bytes | memoryview, list[Any]]:
         """Return the pickle of outlined arguments, and the buffers beside it. Raises MalformedPayload."""
@@ -81,10 +83,12 @@ class CallMemory:
                 slot, start = next(rest)
                 each = found.found[number] if number < len(found.found) else None
                 nbytes = len(data) if each is None else size_of(each)
-                room = memoryview(self._slots.arena.buffer(offsets[slot] + start, nbytes)).cast("B")
+                offset = offsets[slot] + start
+                room = memoryview(self._slots.arena.buffer(offset, nbytes)).cast("B")
                 if each is None:
                     room[:] = data
-                else:
+                elif not (address_of_buffer(each) and self._writes.write_new(bytes_of(each), offset)):
+                    self._writes.prepare(offset, nbytes)
                     write_buffer(each, room)
                 place = Place(slot, start, nbytes)
             written.append(place)

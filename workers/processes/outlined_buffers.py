@@ -107,6 +107,11 @@ def address_of_buffer(found: Any) -> int:
     return _address_in_order()(found)
 
 
+def bytes_of(found: Any) -> memoryview:
+    """Return the bytes of a contiguous buffer that `OutlinedBuffers` has found."""
+    return found.raw() if type(found) is PickleBuffer else memoryview(found).cast("B")
+
+
 def write_buffer(found: Any, room: memoryview) -> None:
     """Write what `OutlinedBuffers` has found into memory of its size."""
     if "numpy" not in sys.modules:
