@@ -25,6 +25,7 @@ from poolrt.workers.ipc.spawn import start_program
 from .configuration import thread_variables
 from .exits import CRASHES, describe_signal, signal_of_zombie
 from .instructions import Role
+from .stops import find_stop
 from .watchdog import UnderWay, Watchdog
 
 #: Seconds that processes may take to exit by themselves before they are killed.
@@ -356,11 +357,11 @@ class Processes:
     def _under_way(self) -> Iterator[UnderWay]:
         """Yield the process ids of stopped processes and of fork servers that have not answered."""
         for child in self._children.values():
-            if child.pid and _is_stopped(child.pid):
-                yield UnderWay(child.pid, "stopped by a signal", STOPPED_S)
+            if child.pid and (stop := find_stop(child.pid)):
+                yield UnderWay(child.pid, stop, STOPPED_S)
         plain, preloaded = self._plain, self._preloaded
-        if plain is not None and plain.expected and _is_stopped(plain.pid):
-            yield UnderWay(plain.pid, "stopped by a signal", STOPPED_S)
+        if plain is not None and plain.expected and (stop := find_stop(plain.pid)):
+            yield UnderWay(plain.pid, stop, STOPPED_S)
         if plain is not None and plain.expected:
             yield UnderWay(plain.pid, f"fork request {next(iter(plain.expected))} timed out", FORK_S)
         pid = self._children[preloaded.number].pid if preloaded is not None else 0
@@ -392,15 +393,6 @@ def _start_fork_server() -> tuple[int, socket.socket]:
             ours.close()
             raise
     return pid, ours
-
-
-def _is_stopped(pid: int) -> bool:
-    """Return whether a signal has stopped a process; False for one that a debugger holds."""
-    try:
-        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
-            return file.read().rpartition(")")[2].split()[0] == "T"
-    except (OSError, IndexError):
-        return False  # it has exited
 
 
 def _kill(pidfd: int) -> None:

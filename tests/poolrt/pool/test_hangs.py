@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -15,13 +16,25 @@ import pytest
 
 import poolrt
 from poolrt.cachestore import CacheStore, CreationFailed
+from poolrt.coordinator.processes import STOPPED_S
 from poolrt.errors import CreatorLost, WorkerLost
 from poolrt.graph.lower import lower
 from poolrt.graph.wire_parser import parse
 from poolrt.workers.engines.target import cpu_target
 from tests.startup.shared_compiler import FOLDER
 
-from .processes import BOUND_S, below, creation_held, family, is_alive, relu_graph, until_there, wait_until, workers_of
+from .processes import (
+    BOUND_S,
+    below,
+    creation_held,
+    family,
+    is_alive,
+    relu_graph,
+    stopped,
+    until_there,
+    wait_until,
+    workers_of,
+)
 
 _X = np.ones((4, 8), np.float32)
 
@@ -44,6 +57,21 @@ def test_a_worker_that_is_stopped_for_a_moment_keeps_its_work(private: dict[str,
             future.result(1.2)
         os.kill(worker, signal.SIGCONT)
         assert future.result(BOUND_S)["y"].sum() == 32
+        assert workers_of(pool) == [worker]
+
+
+@pytest.mark.slow
+def test_a_worker_that_goes_on_between_stops_keeps_its_work(private: dict[str, Any]) -> None:
+    """Tools that limit processor time (cpulimit) stop processes again and again."""
+    with poolrt.Pool(workers=1, threads=1, **private) as pool:
+        model = pool.load(relu_graph())
+        (worker,) = workers_of(pool)
+        until = time.monotonic() + 2 * STOPPED_S
+        while time.monotonic() < until:
+            with stopped(worker):
+                time.sleep(0.3)
+            time.sleep(0.01)
+        assert model.submit(x=_X).result(BOUND_S)["y"].sum() == 32
         assert workers_of(pool) == [worker]
 
 
