@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 import weakref
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 #: Seconds that the thread waits for a further future before it ends.
 _IDLE_S: Final = 1.0
+#: Seconds between looks whether futures have ended whose runs left the ring, behind one that its worker executes.
+_LOOK_S: Final = 0.25
 
 
 class RingWatcher:
@@ -60,18 +63,24 @@ class RingWatcher:
         client.open_futures.watchers.add(threading.get_ident())
         try:
             while self._has_wanted():
-                ended = False
-                try:
-                    entries = [entry for _, submitted in [*self._wanted] if (entry := submitted.entry) is not None]
-                    if entries:
-                        ring.wait(min(entries, key=attrgetter("sequence")), client)
-                except PoolError:
-                    ended = True  # the connection has ended: the futures get that error
-                for future, submitted in [*self._wanted]:
-                    if ended or submitted.has_ended:
-                        self._resolve(future, submitted)
+                self._resolve_ended(ring, client)
         finally:
             client.open_futures.watchers.discard(threading.get_ident())
+
+    def _resolve_ended(self, ring: ClientRing, client: Client) -> None:
+        """Wait for the first entry and resolve the futures that have ended; keep none of them, for memory of the arena."""
+        ended = False
+        try:
+            entries = [entry for _, submitted in [*self._wanted] if (entry := submitted.entry) is not None]
+            if entries:
+                ring.wait(min(entries, key=attrgetter("sequence")), client, time.monotonic() + _LOOK_S)
+        except TimeoutError:
+            pass
+        except PoolError:
+            ended = True  # the connection has ended: the futures get that error
+        for future, submitted in [*self._wanted]:
+            if ended or submitted.has_ended:
+                self._resolve(future, submitted)
 
     def _has_wanted(self) -> bool:
         """Wait for futures; return whether there are any, and note the thread's end otherwise."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from _thread import allocate_lock
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -55,7 +56,7 @@ class FuturePace(RunPace):
             future.driver = submitted
             open_futures.add_driven(future)
             if limit_s is not None:
-                model._session.deadlines.watch(future, limit_s, submitted.expire)
+                submitted.limit(future, limit_s)
             begun = True
         finally:
             if not begun:
@@ -74,7 +75,7 @@ def submit_on_ring(model: Model, run: ModelRun, link: Link, future: PoolFuture[A
         submitted = SubmittedRun(model, model._loaded, entry, run)
         submitted.drives(future)
         if limit_s is not None:
-            model._session.deadlines.watch(future, limit_s, submitted.expire)
+            submitted.limit(future, limit_s)
     except BaseException:
         future.driver = future.withdraw = None
         run.abandon()
@@ -86,7 +87,7 @@ def submit_on_ring(model: Model, run: ModelRun, link: Link, future: PoolFuture[A
 class SubmittedRun:
     """The driver of one future (`poolrt.connection.futures.Driver`). Safe for use by several threads."""
 
-    __slots__ = ("_client", "_entry", "_loaded", "_lock", "_model", "_outcomes", "_run")
+    __slots__ = ("_client", "_entry", "_limit_s", "_loaded", "_lock", "_model", "_outcomes", "_run", "_until")
 
     def __init__(self, model: Model, loaded: LoadedModel, entry: RingEntry | PlacedRun, run: ModelRun | None) -> None:
         """Take what was begun: an entry of ``run``, or one in a prepared place."""
@@ -98,12 +99,21 @@ class SubmittedRun:
         self._lock = allocate_lock()
         #: Result and error, until a thread has taken them to resolve the future.
         self._outcomes: list[tuple[Any, BaseException | None]] = []
+        #: When its time is over, and how many seconds after it was begun.
+        self._until: float | None = None
+        self._limit_s = 0.0
 
     def drives(self, future: PoolFuture[Any]) -> None:
         """Become the driver of a future. Raises what `OpenFutures.check` raises."""
         future.withdraw = partial(self.withdraw, future)
         future.driver = self
         self._client.open_futures.add_driven(future)
+
+    def limit(self, future: PoolFuture[Any], limit_s: float) -> None:
+        """End the future after so many seconds: a thread that waits for it does, or that of `Deadlines`."""
+        self._limit_s = limit_s
+        self._until = time.monotonic() + limit_s
+        self._model._session.deadlines.watch(future, limit_s, self.expire)
 
     @property
     def entry(self) -> RingEntry | PlacedRun | None:
@@ -122,9 +132,14 @@ class SubmittedRun:
         if entry is not None:
             status = entry.status
             if not status:
+                until = self._until
                 try:
-                    self._wait(entry, deadline)
+                    self._wait(
+                        entry, deadline if until is None else until if deadline is None else min(deadline, until)
+                    )
                 except TimeoutError:
+                    if until is not None and time.monotonic() >= until:
+                        self.expire(future, self._limit_s)
                     return
                 except PoolError as error:
                     self._lose(future, error)
@@ -216,6 +231,7 @@ class SubmittedRun:
             raise
         finally:
             self._client.open_futures.finish_driven(future)
+            future.driver = None  # after its callbacks, which the end of a pool waits for
 
     def _take(self, future: PoolFuture[Any], entry: RingEntry | PlacedRun) -> None:
         """Take the outputs, or send the run as a message: then the connection's thread resolves the future."""

@@ -104,7 +104,10 @@ def test_nothing_that_was_moved_is_executed_by_the_worker_that_it_left(own_pool:
     assert set(statuses) == {RETURNED}
 
 
-def test_a_run_that_a_stopped_worker_has_begun_waits_and_those_behind_it_do_not(own_pool: poolrt.Pool) -> None:
+@pytest.mark.parametrize("calls_back", [False, True], ids=["waiting", "callbacks"])
+def test_a_run_that_a_stopped_worker_has_begun_waits_and_those_behind_it_do_not(
+    own_pool: poolrt.Pool, calls_back: bool
+) -> None:
     small = load(own_pool)
     long = load_long(own_pool)
     zeros = np.zeros((512, 512), np.float32)
@@ -120,6 +123,11 @@ def test_a_run_that_a_stopped_worker_has_begun_waits_and_those_behind_it_do_not(
         # Given that only the worker of the long run remains stopped
         other = _pid_of_the_other(own_pool, held)
         os.kill(other, signal.SIGCONT)
+        if calls_back:
+            called: list[Any] = []
+            for future in [begun, *futures]:
+                future.add_done_callback(called.append)
+            wait_until(lambda: len(called) == len(futures), "those behind it are done")
         for future in futures:
             np.testing.assert_array_equal(future.result(BOUND_S)["y"], np.maximum(X, 0))
         assert not begun.done()

@@ -14,8 +14,8 @@ import pytest
 
 import poolrt
 
-from .prepared import places_of
-from .processes import relu_graph, wait_until, workers_of
+from .prepared import load, places_of
+from .processes import is_alive, relu_graph, stopped, wait_until, workers_of
 
 _X = np.ones((4, 8), np.float32)
 
@@ -95,6 +95,27 @@ def test_a_future_gets_its_timeout_though_no_thread_waits_and_the_others_get_res
         os.kill(worker, signal.SIGCONT)
     assert [future.result(60)["y"].sum() for future in others] == [0, 32, 64]
     assert [model.submit(x=_X, timeout=60).result()["y"].sum() for _ in range(3)] == [32] * 3
+
+
+@pytest.mark.parametrize("way", ["messages", "ring", "prepared"])
+def test_a_thread_that_waits_for_a_future_gets_its_timeout_and_not_the_end_of_its_worker(
+    own_pool: poolrt.Pool, way: str
+) -> None:
+    x = np.ones((128, 64) if way == "ring" else (4, 8), np.float32)
+    if way == "prepared":
+        model = load(own_pool, workers=1)
+    else:
+        model = own_pool.load(relu_graph(x.shape))
+        for _ in range(8 if way == "ring" else 0):
+            model.run(x=x)
+    (worker,) = workers_of(own_pool)
+    with stopped(worker):
+        futures = [model.submit(x=x, timeout=0.05) for _ in range(5)]
+        for future in futures:
+            with pytest.raises(TimeoutError, match=r"a run of model relu has not ended within 0.05 s"):
+                future.result()
+        assert is_alive(worker), "it was waited for"
+    assert model.submit(x=x, timeout=60).result()["y"].sum() == x.sum()
 
 
 def test_a_timeout_is_no_refusal_though_the_coordinator_answers_before_the_future_is_done(
