@@ -8,6 +8,7 @@ import logging
 import os
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -22,12 +23,15 @@ _MANY: Final = 256
 
 #: Ends a future after so many seconds.
 Expire = Callable[[PoolFuture[Any], float], None]
-#: When its time is over; a number that orders equal times; the future, what ends it, and after how many seconds.
-_Watched = tuple[float, int, PoolFuture[Any], Expire, float]
+#: When its time is over; a number that orders equal times; the future, and after how many seconds.
+_Watched = tuple[float, int, weakref.ref[PoolFuture[Any]], float]
 
 
 class Deadlines:
-    """Futures with a deadline. Each is dropped at its deadline, or earlier when it is done and there are many."""
+    """Futures with a deadline. Each is dropped at its deadline, or earlier when it is done and there are many.
+
+    This keeps none of them: the result of one may be memory of the arena, long before its deadline.
+    """
 
     def __init__(self) -> None:
         self._start_anew()
@@ -45,10 +49,15 @@ class Deadlines:
         """Call ``expire(future, limit_s)`` after so many seconds, unless it is done. Raises PoolRefused for want of a thread."""
         if self._process != os.getpid():
             self._start_anew()  # the thread is the parent's
+        future.expire = expire
+        if future.is_settled:
+            future.expire = None
+            return
+        known = weakref.ref(future)
         with self._lock:
-            heapq.heappush(self._watched, (time.monotonic() + limit_s, next(self._numbers), future, expire, limit_s))
+            heapq.heappush(self._watched, (time.monotonic() + limit_s, next(self._numbers), known, limit_s))
             if len(self._watched) >= self._look_at:
-                self._watched = [each for each in self._watched if not each[2].is_settled]
+                self._watched = [each for each in self._watched if _is_open(each[2]())]
                 heapq.heapify(self._watched)
                 self._look_at = max(_MANY, 2 * len(self._watched))
             if self._thread is None:
@@ -59,7 +68,7 @@ class Deadlines:
                     self._thread = None
                     text = f"no thread for timeouts can be started: {error}"
                     raise PoolRefused(f"{text}; raise the limits of processes and memory (ulimit -u, -v)") from error
-            elif self._watched and self._watched[0][2] is future:
+            elif self._watched and self._watched[0][2] is known:
                 self._changed.notify()
 
     def _expire_all(self) -> None:
@@ -74,10 +83,18 @@ class Deadlines:
                 if left > 0:
                     self._changed.wait(left)
                     continue
-                _, _, future, expire, limit_s = heapq.heappop(self._watched)
+                _, _, known, limit_s = heapq.heappop(self._watched)
             try:
-                if not future.is_settled:
-                    expire(future, limit_s)
+                _expire(known(), limit_s)
             except BaseException:
                 logging.getLogger("concurrent.futures").exception("exception calling callback of a future")
-            del future, expire  # memory of the arena
+
+
+def _expire(future: PoolFuture[Any] | None, limit_s: float) -> None:
+    """End a future that is not done."""
+    if future is not None and not future.is_settled and future.expire is not None:
+        future.expire(future, limit_s)
+
+
+def _is_open(future: PoolFuture[Any] | None) -> bool:
+    return future is not None and not future.is_settled

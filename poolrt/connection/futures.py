@@ -13,6 +13,8 @@ from typing import Any, Final, Protocol, TypeVar
 from poolrt.cachestore.deferred_interrupts import deferred_interrupts
 from poolrt.errors import PoolClosed, PoolError
 
+from .releasing_future import ReleasingFuture
+
 T = TypeVar("T")
 _OPEN: Final = (PENDING, RUNNING)
 #: What a forked process gets for a call of its parent.
@@ -52,7 +54,7 @@ class Driver(Protocol):
         """Let a thread resolve a future: it has a callback, or a thread waits for it in another way than `drive`."""
 
 
-class PoolFuture(Future[T]):
+class PoolFuture(ReleasingFuture[T]):
     """A future of a run or function. It is running once a worker executes it.
 
     Guarantees: if `cancel` returns True, no worker has begun it or ever will. With a ``driver``, `result` and `exception` drive
@@ -67,6 +69,8 @@ class PoolFuture(Future[T]):
     _announced = False
     #: Withdraws the request; returns whether no worker will execute it.
     withdraw: Callable[[], bool] | None = None
+    #: Ends it after so many seconds (`Deadlines`), until it is done.
+    expire: Callable[[PoolFuture[Any], float], None] | None = None
     #: What resolves this future in the thread that waits for it; None if a thread of the connection does.
     driver: Driver | None = None
 
@@ -102,6 +106,7 @@ class PoolFuture(Future[T]):
                 driver.drive(self, None)  # `_drive` in one step
             else:
                 timeout = self._drive(timeout)
+            del driver  # nor does it keep the call, which refers to this future
         if self._state == FINISHED and self._exception is None:
             return self._result  # type: ignore[return-value]
         try:
@@ -150,7 +155,7 @@ class PoolFuture(Future[T]):
                 self._result = result
                 self._exception = exception
                 self._state = FINISHED
-            self.withdraw = None
+            self._let_go()
             if self._announced:
                 return
             if self._made is not None:
@@ -161,7 +166,7 @@ class PoolFuture(Future[T]):
                     self._announced = True
             self._announced = True
         if self._done_callbacks:
-            self._invoke_callbacks()  # type: ignore[attr-defined]
+            self._invoke_callbacks()
 
     @property
     def is_settled(self) -> bool:
@@ -175,18 +180,19 @@ class PoolFuture(Future[T]):
 
     def set_result(self, result: T) -> None:
         """Resolve this future, and keep nothing of the request: a result may be memory of the arena."""
-        self.withdraw = None
+        self._let_go()
         super().set_result(result)
 
     def set_exception(self, exception: BaseException | None) -> None:
         """Resolve this future, and keep nothing of the request."""
-        self.withdraw = None
+        self._let_go()
         super().set_exception(exception)
 
     def note_cancelled(self) -> None:
         """Cancel this future, whose request is withdrawn. May be repeated."""
         with self._noting:
-            self.withdraw = None
+            self._let_go()
+            self.driver = None
             first = self._state == PENDING
             if first:
                 self._state = CANCELLED
@@ -196,7 +202,13 @@ class PoolFuture(Future[T]):
                     self._made.notify_all()
         if first:
             # Without a lock held: a callback may wait for a thread that asks this future.
-            self._invoke_callbacks()  # type: ignore[attr-defined]
+            self._invoke_callbacks()
+
+    def _let_go(self) -> None:
+        """Refer to the call no more, which is over."""
+        self.withdraw = None
+        if self.expire is not None:
+            self.expire = None
 
     def _drive(self, timeout: float | None) -> float | None:
         """Drive a future that is not done; return the rest of a timeout in seconds."""

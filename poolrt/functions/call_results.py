@@ -40,6 +40,7 @@ class CallResults:
             if type(first) is RingCall and first.has_result:
                 del futures[0]
                 return first.take_result()
+            del first  # a traceback keeps no future
             left = None if self._deadline is None else self._deadline - time.monotonic()
             return _take(futures, left)
         except BaseException:
@@ -53,8 +54,8 @@ class CallResults:
 
     def __del__(self) -> None:
         # Garbage may be collected anywhere, also in a thread that holds a lock which `cancel` takes.
-        if self._futures:
-            self._abandoned.add(self._futures)
+        if rest := deque(each for each in self._futures if not each.is_settled):
+            self._abandoned.add(rest)
 
 
 class ChunkResults(chain[T]):

@@ -218,15 +218,13 @@ class Functions:
 
     def _submit(self, pack: Pack, args: tuple[Any, ...], kwargs: dict[str, Any]) -> PoolFuture[Any]:
         self._check()
-        future: PoolFuture[Any] = PoolFuture()
         try:
             packed = pack(args, kwargs)
         except PoolRefused:
             raise
         except Exception as error:  # noqa: BLE001 - pickling runs the user's code; the future gets its error
-            future.set_running_or_notify_cancel()
-            future.set_exception(error)
-            return future
+            return _failed(error)
+        future: PoolFuture[Any] = PoolFuture()
         function = packed.function
         if function is not None and function.on_rings and not self._waiting and self._may_use_rings(function):
             ring_call = self._ring_call(packed, copy_context(), future)
@@ -460,3 +458,11 @@ class Functions:
                 future.set_exception(failure)
             else:
                 future.set_result(value)
+
+
+def _failed(error: Exception) -> PoolFuture[Any]:
+    """Return a future with an error. The error's traceback leads to frames that do not refer to it."""
+    future: PoolFuture[Any] = PoolFuture()
+    future.set_running_or_notify_cancel()
+    future.set_exception(error)
+    return future

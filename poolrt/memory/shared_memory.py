@@ -200,8 +200,10 @@ class SharedMemory:
                     raise
 
     def _release_kept(self) -> bool:
-        """Release the slots kept for later and those of futures that callers have dropped; return whether there were any."""
+        """Release slots that are kept for later and those of runs and calls that are dropped; return whether there were any."""
         self._client.open_futures.resolve_ended()
+        self._client.abandoned.cancel()
+        self._client.calls.collect()
         found = sum(each.shed() for each in [*self.shed])
         with self._lock:
             self._keep_returned()

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future
 from typing import Generic, TypeVar
+
+from poolrt.connection.releasing_future import ReleasingFuture
 
 T = TypeVar("T")
 R = TypeVar("R")
 
 
-class JoinedFuture(Future[R], Generic[T, R]):
-    """Is done when all parts are: its result is that of ``join`` on theirs, its error the first error of one."""
+class JoinedFuture(ReleasingFuture[R], Generic[T, R]):
+    """Is done when all parts are: its result is that of ``join`` on theirs, its error the first error of one.
 
-    def __init__(self, parts: Sequence[Future[T]], join: Callable[[Sequence[T]], R]) -> None:
+    It refers to the parts until then.
+    """
+
+    def __init__(self, parts: Collection[Future[T]], join: Callable[[Sequence[T]], R]) -> None:
         super().__init__()
-        self._parts = parts
+        self._parts: Collection[Future[T]] = parts
         self._join = join
         self._left = len(parts)
         self._counting = threading.Lock()
@@ -25,9 +30,10 @@ class JoinedFuture(Future[R], Generic[T, R]):
 
     def cancel(self) -> bool:
         """Cancel it and the parts that no worker has begun; the results of the others are dropped."""
+        parts = self._parts
         cancelled = super().cancel()
         if cancelled:
-            for part in self._parts:
+            for part in parts:
                 part.cancel()
         return cancelled
 
@@ -36,11 +42,23 @@ class JoinedFuture(Future[R], Generic[T, R]):
             self._left -= 1
             if self._left:
                 return
+        parts, self._parts = self._parts, ()
         if not self.set_running_or_notify_cancel():
             return
-        try:
-            result = self._join([each.result() for each in self._parts])
-        except Exception as error:  # noqa: BLE001 - the future's
+        result, error = _join(parts, self._join)
+        if error is not None:
             self.set_exception(error)
         else:
-            self.set_result(result)
+            self.set_result(result)  # type: ignore[arg-type]
+
+
+def _join(parts: Collection[Future[T]], join: Callable[[Sequence[T]], R]) -> tuple[R | None, BaseException | None]:
+    """Return the result of parts that are done, or their first error. No traceback of an error leads to the joined future."""
+    try:
+        for part in parts:
+            error = part.exception()
+            if error is not None:
+                return None, error
+        return join([part.result() for part in parts]), None
+    except Exception as failure:  # noqa: BLE001 - the future's
+        return None, failure

@@ -20,6 +20,7 @@ from .ring_runs import GLANCE
 if TYPE_CHECKING:
     from .loaded_model import LoadedModel
     from .placed_runs import PlacedRun
+    from .prepared_runs import PreparedRuns
 
 #: Runs of one batch, at most, and of a map that has enough in flight for all rings.
 BATCH: Final = 16
@@ -42,7 +43,7 @@ class RunPace:
     that share it disturb nothing but the pace.
     """
 
-    __slots__ = ("_batch", "_in_flight", "_loaded", "_woken", "at_once", "left", "looked", "places", "unrung")
+    __slots__ = ("_batch", "_in_flight", "_prepared", "_woken", "at_once", "left", "looked", "places", "unrung")
 
     def __init__(self, batch: int, in_flight: int = 0) -> None:
         self._batch = batch
@@ -54,7 +55,8 @@ class RunPace:
         self.left = 0
         #: How often a worker was woken.
         self._woken = 0
-        self._loaded: LoadedModel | None = None
+        #: What had the places of the present batch. Not the model, which refers to this pace: no cycle keeps it loaded.
+        self._prepared: PreparedRuns | None = None
         #: When some run was begun, or a wait ended.
         self.looked = 0
         #: The places of the run that was begun last.
@@ -68,9 +70,9 @@ class RunPace:
             if now - self.looked > GAP_NS:
                 self.at_once = max(self.at_once, _AT_ONCE)
             self.looked = now
-        if places is None or self._loaded is not loaded:
-            self._loaded = loaded
-            prepared = loaded.prepared
+        prepared = loaded.prepared
+        if places is None or self._prepared is not prepared:
+            self._prepared = prepared
             places = self.places = None if prepared is None else prepared.find()
             if places is None:
                 return REFUSED
@@ -79,7 +81,6 @@ class RunPace:
                 places.defer()
         sequence = places.put(inputs, owner, loaded)
         if sequence <= 0:
-            prepared = loaded.prepared
             if sequence == FULL and prepared is not None and (more := prepared.grow(places)) is not None:
                 self.unrung, self.places = more, more
                 return self.put(inputs, owner, loaded)

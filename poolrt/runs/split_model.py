@@ -97,9 +97,7 @@ class SplitModel(Model):
         deadline = None if limit_s is None else time.monotonic() + limit_s
         futures = self._submit(inputs)
         try:
-            return self._joined(
-                [future.result(None if deadline is None else max(deadline - time.monotonic(), 0)) for future in futures]
-            )
+            return self._joined(_take_results(futures, deadline))
         except TimeoutError:
             if limit_s is None or deadline is None or time.monotonic() < deadline:
                 raise
@@ -122,14 +120,14 @@ class SplitModel(Model):
         if limit < 1:
             raise ValueError(f"in_flight must be at least 1, got {limit}")
         limit_s = None if timeout is None else seconds_of(timeout)
-        under_way: deque[list[Future[_Outputs]]] = deque()
+        under_way: deque[deque[Future[_Outputs]]] = deque()
         try:
             for inputs in batches:
                 if len(under_way) >= limit:
-                    yield self._joined([future.result() for future in under_way.popleft()])
+                    yield self._joined(_take_results(under_way.popleft()))
                 under_way.append(self._submit(inputs, limit_s))
             while under_way:
-                yield self._joined([future.result() for future in under_way.popleft()])
+                yield self._joined(_take_results(under_way.popleft()))
         finally:
             for futures in under_way:
                 for future in futures:
@@ -144,13 +142,13 @@ class SplitModel(Model):
         for model in self._models:
             model.close()
 
-    def _submit(self, inputs: Mapping[str, Any], limit_s: float | None = None) -> list[Future[_Outputs]]:
+    def _submit(self, inputs: Mapping[str, Any], limit_s: float | None = None) -> deque[Future[_Outputs]]:
         """Start the run of each part."""
         if self._models[0]._loaded.closed:
             raise PoolClosed(f"model {self.name} is closed: load its graph again")
         names = [spec.name for spec in self.inputs]
         arrays = dict(zip(names, check_inputs(self.name, self.inputs, inputs), strict=True))
-        futures: list[Future[_Outputs]] = []
+        futures: deque[Future[_Outputs]] = deque()
         begin = 0
         try:
             for model, size in zip(self._models, self._sizes, strict=True):
@@ -169,6 +167,21 @@ class SplitModel(Model):
             arrays = [part[spec.name] for part in parts]
             found[spec.name] = arrays[0] if arrays[0].shape == spec.shape else np.concatenate(arrays)
         return found
+
+
+def _take_results(futures: deque[Future[_Outputs]], deadline: float | None = None) -> list[_Outputs]:
+    """Return the results of the parts of a run. Raises the first error, whose traceback leads to no future that has it."""
+    found = []
+    while futures:
+        future = futures.popleft()
+        try:
+            found.append(future.result(None if deadline is None else max(deadline - time.monotonic(), 0)))
+        except BaseException:
+            future.cancel()
+            raise
+        finally:
+            del future
+    return found
 
 
 def _whole(spec: TensorSpec, shapes: Mapping[str, tuple[int, ...]]) -> TensorSpec:
