@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mmap
+import threading
 from collections.abc import Callable
 from contextlib import closing
 from typing import Any, Final
@@ -20,6 +21,7 @@ from .networks import Array
 from .test_arrays import before_a_guard
 
 ROWS: Final = (6, 40)
+BOUND_S: Final = 60.0
 
 
 def softmax(cache: PrimitiveProvider, **given: Any) -> Executor:
@@ -201,16 +203,36 @@ def test_a_synchronous_pool_takes_the_short_path_outside_of_its_tasks(cache: Pri
         assert is_repeated(executor, drawn(), drawn())
 
 
-def test_other_pools_and_shared_contexts_take_the_long_path(cache: PrimitiveProvider) -> None:
+def test_other_pools_take_the_long_path(cache: PrimitiveProvider) -> None:
     with (
         closing(NativePool(2, asynchronous=True, kernels=region_loop("loop", "submit", "nest", "clock"))) as pool,
         closing(ThreadsPool(2)) as changing,
     ):
-        for given in ({"stream": on(pool)}, {"stream": on(changing)}, {"context": DeviceContext(shared=True)}):
-            executor = softmax(cache, **given)
+        for other in (pool, changing):
+            executor = softmax(cache, stream=on(other))
             check(executor, drawn(), drawn())
             assert not is_repeated(executor, drawn(), drawn())
             check(executor, drawn(), drawn())
+
+
+def test_in_a_shared_context_only_the_thread_of_the_last_run_takes_the_short_path(cache: PrimitiveProvider) -> None:
+    executor = softmax(cache, context=DeviceContext(shared=True))
+    check(executor, drawn(), drawn())
+    assert is_repeated(executor, drawn(), drawn())
+    found: list[bool] = []
+
+    def another() -> None:
+        found.append(is_repeated(executor, drawn(), drawn()))
+        check(executor, drawn(), drawn())
+        found.append(is_repeated(executor, drawn(), drawn()))
+
+    thread = threading.Thread(target=another)
+    thread.start()
+    thread.join(BOUND_S)
+    assert found == [False, True]
+    assert not is_repeated(executor, drawn(), drawn())
+    check(executor, drawn(), drawn())
+    assert is_repeated(executor, drawn(), drawn())
 
 
 def on(pool: Any) -> Stream:
