@@ -1,11 +1,17 @@
-"""One ring as the coordinator knows it: its two sides, and the counts in its memory."""
+"""One ring as the coordinator knows it: its two sides, and the counts in its memory.
+
+The client can write any count there, also one that is its worker's. `is_damaged` finds those that make no sense.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from poolrt.workers.ipc.ring import CAPACITY, OPEN
+
+#: More entries than a ring ever has: they would take a worker decades.
+_COUNTS_LIMIT: Final = 2**50
 
 
 class Watched(Protocol):
@@ -46,6 +52,26 @@ class Ring:
     #: Its progress when its worker was found to be held up, and at the last tick if entries waited then; -1 before.
     held_at: int = -1
     ticked_at: int = -1
+
+    @property
+    def is_damaged(self) -> bool:
+        """Whether no worker and client have written the counts that are in its memory."""
+        return self._count_done() < 0
+
+    @property
+    def completed(self) -> int:
+        """Entries that have a status, for statistics; none if its memory is damaged."""
+        return max(0, self._count_done())
+
+    def _count_done(self) -> int:
+        """Return how many entries have a status, -1 if the counts make no sense."""
+        view = self.view
+        if view is None:
+            return 0
+        # Both sides go on meanwhile, so each count is read before one that is never far below it.
+        submitted, taken, done = view.submitted, view.taken, view.done
+        sensible = submitted <= done + CAPACITY and taken <= done + 1 and done <= min(view.submitted, _COUNTS_LIMIT)
+        return done if sensible else -1
 
     @property
     def waits(self) -> bool:

@@ -208,13 +208,18 @@ class Rings:
 
     def completed(self, worker: int) -> int:
         """Return how many entries a worker has completed on its present rings."""
-        return sum(ring.view.done for ring in self._rings.values() if ring.worker == worker and ring.view is not None)
+        return sum(ring.completed for ring in self._rings.values() if ring.worker == worker)
 
     def tick(self) -> None:
-        """End the rings of clients that have disconnected and whose worker calls a function; find workers that are held up."""
+        """End the rings of clients that have disconnected and whose worker calls a function; find workers that are held up.
+
+        A client that has written counts which are its worker's is disconnected.
+        """
         for ring in [*self._rings.values()]:
             if ring.left:
                 self._end_if_paused(ring)
+            elif ring.is_damaged:
+                self._out.append(HangUp(ring.client, f"counts of ring {ring.number} that its worker has not written"))
             before, ring.ticked_at = ring.ticked_at, ring.progress if ring.waits else -1
             if before >= 0 and before == ring.ticked_at:
                 self._hold_up(ring)
@@ -287,5 +292,5 @@ class Rings:
 
     def _count(self, ring: Ring) -> None:
         worker = self._workers.get(ring.worker)
-        if worker is not None and ring.view is not None:
-            worker.runs += ring.view.done
+        if worker is not None:
+            worker.runs += ring.completed

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sized
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from .creations import Creations
 from .leases import Leases
 from .worker_set import WorkerSet
+
+#: The largest count that a message has. Clients can write to the counts of their rings.
+_MOST: Final = 2**63 - 1
 
 
 class Counted(Protocol):
@@ -33,7 +36,7 @@ def statistics(state: Counted) -> dict[str, Any]:
                 else "busy"
                 if w.jobs or w.calling or rings.find_busy(w.number)
                 else "idle",
-                "runs": w.runs + w.ring_calls + rings.completed(w.number),
+                "runs": min(w.runs + w.ring_calls + rings.completed(w.number), _MOST),
                 "numba_imported": w.numba_imported,
             }
             for w in workers

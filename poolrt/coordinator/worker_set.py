@@ -156,7 +156,8 @@ class WorkerSet:
             if worker.retired:
                 yield UnderWay(worker.number, "exit", self.limits.start_s)
                 continue
-            ring = self.rings.find_busy(worker.number)
+            # A worker that calls a function executes no run, whatever a client has written to its ring.
+            ring = self.rings.find_busy(worker.number) if not (worker.calling or worker.applying) else None
             if ring is not None:
                 yield UnderWay(
                     worker.number, self.rings.describe(ring), GIVEN_UP_S if ring.is_given_up else self.limits.run_s

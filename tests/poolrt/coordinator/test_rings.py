@@ -28,9 +28,11 @@ from poolrt.coordinator.watchdog import Limits
 from poolrt.coordinator.worker_set import GIVEN_UP_S
 from poolrt.errors import PoolError
 from poolrt.workers.ipc.protocol import Kind, check_message
-from poolrt.workers.ipc.ring import EXECUTED, NBYTES, ServingRing, SubmittingRing
+from poolrt.workers.ipc.ring import CAPACITY, DONE, EXECUTED, NBYTES, SUBMITTED, ServingRing, SubmittingRing
 
 _CLIENT = 1000
+#: The place of the count of entries that the worker has begun.
+_TAKEN = 16
 _RETRIES = 2
 _RUN_S = 15.0
 
@@ -319,6 +321,61 @@ def test_runs_on_rings_are_counted_and_show_that_a_worker_is_busy(pool: _Pool) -
     worker.complete(EXECUTED)
     assert sum(each["runs"] for each in pool.state.statistics()["workers"]) == before + 1
     assert pool.state.worker_set.rings.find_active() == []
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        {DONE: 2**64 - 1},
+        {DONE: 2**63, SUBMITTED: 2**63, _TAKEN: 2**63},
+        {DONE: 1},
+        {_TAKEN: 2},
+        {SUBMITTED: CAPACITY + 1},
+    ],
+)
+def test_counts_that_only_the_client_can_have_written_are_not_counted_and_end_its_connection(
+    pool: _Pool, words: dict[int, int]
+) -> None:
+    (ring, *_) = pool.grant()
+    client, _ = pool.views[ring.number]
+    before = [each["runs"] for each in pool.state.statistics()["workers"]]
+    pool.play(pool.state.on_tick(1.0))
+    assert not pool.closed
+    for place, value in words.items():
+        client.words[place] = value
+    assert [each["runs"] for each in pool.state.statistics()["workers"]] == before
+    pool.play(pool.state.on_tick(2.0))
+    assert pool.closed == [_CLIENT]
+    pool.play(pool.state.on_client_disconnected(_CLIENT))
+    pool.play(pool.state.on_process_message(ring.worker, Kind.DETACHED, [Kind.DETACHED, ring.number]))
+    assert [each["runs"] for each in pool.state.statistics()["workers"]] == before
+
+
+def test_counts_are_sensible_at_each_step_of_many_runs(pool: _Pool) -> None:
+    (ring, *_) = pool.grant()
+    client, worker = pool.views[ring.number]
+    for run in range(3 * CAPACITY):
+        for _ in range(CAPACITY if run % 2 else 1):
+            client.append(pool.model, [0], [0])
+            assert not ring.is_damaged
+        while worker.take() is not None:
+            assert not ring.is_damaged
+            worker.complete(EXECUTED)
+            assert not ring.is_damaged
+    assert ring.completed == client.submitted
+
+
+def test_a_worker_that_calls_a_function_is_not_taken_for_one_that_executes_a_run(pool: _Pool) -> None:
+    pool.grant()
+    pool.say(Kind.CALL, 0, b"payload")
+    applying = next(peer for peer, message in pool.sent if message[0] == Kind.APPLY)
+    rings = [each for each in pool.rings.values() if each.worker == applying]
+    client, _ = pool.views[rings[0].number]
+    client.words[_TAKEN] = 1  # as a client may write that means harm
+    client.words[SUBMITTED] = 1
+    for now in range(1, 60, 4):
+        pool.play(pool.state.on_tick(float(now)))
+    assert not pool.killed
 
 
 def test_the_error_of_a_run_names_its_model_and_a_client_that_breaks_the_rules_is_disconnected(pool: _Pool) -> None:

@@ -19,7 +19,7 @@ import poolrt
 from poolrt.errors import PoolClosed, PoolError
 from poolrt.runs.client_ring import ClientRing
 from poolrt.runs.ring_entry import RingEntry
-from poolrt.workers.ipc.ring import RETURNED, SubmittingRing
+from poolrt.workers.ipc.ring import DONE, RETURNED, SubmittingRing
 
 from .processes import BOUND_S, is_alive, load_long, relu_graph, wait_until
 from .servers import started
@@ -288,6 +288,19 @@ def test_a_client_that_writes_anything_to_a_ring_loses_its_connection(
     server: Path, write: Callable[[SubmittingRing], None]
 ) -> None:
     _break_the_rules(server, write)
+
+
+def test_a_client_that_writes_its_workers_count_loses_its_connection_and_others_get_statistics(server: Path) -> None:
+    with poolrt.connect(server, reconnect_timeout_s=0) as pool, poolrt.connect(server, reconnect_timeout_s=0) as rude:
+        model = _load(pool)
+        _load(rude)
+        for ring in _rings(rude):
+            ring._ring.words[DONE] = 2**64 - 1
+        wait_until(lambda: pool.stats()["clients"] == 1, "the client is disconnected")
+        _run(model)
+        found = pool.stats()
+        assert 0 < sum(worker["runs"] for worker in found["workers"]) < 10_000
+        assert found["workers_lost"] == 0
 
 
 def _break_the_rules(server: Path, write: Callable[[SubmittingRing], None]) -> None:
