@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from typing import Final
 
-from . import creators, nodes, pool_clock, pool_graphs, pool_kills, pool_memory, servers, soak, standalone
+from . import creators, nodes, pool_clock, pool_graphs, pool_kills, pool_memory, pool_rings, servers, soak, standalone
 from .outcome import Outcome
 from .scale import Scale
 from .stage import DrillSkipped, Stage
@@ -49,6 +49,7 @@ POOL: Final[dict[str, Callable[[Stage], None]]] = {
     "wall clock jumps": pool_clock.wall_clock_jumps,
     "mutated graphs": pool_graphs.mutate,
     "mutated opencl graphs": pool_graphs.mutate_for_device,
+    "mutated rings": pool_rings.mutate_rings,
     "mutated model files": standalone.mutated_model_files,
     "interrupts": standalone.random_interrupts,
     "soak": soak.soak,
