@@ -308,14 +308,18 @@ class Pool(Executor):
 
     def _functions(self, link: Link) -> Functions:
         """Return what sends functions on a connection; those in flight on an earlier one are lost."""
-        found = self._applied
-        if found is None or found.client is not link.client:
+        found = link.functions
+        if found is None:
             from poolrt.cachestore.deferred_interrupts import deferred_interrupts
 
-            with deferred_interrupts():  # one while a library is imported may be dropped
-                from .functions.sent_functions import Functions
+            # Two of them would number functions alike. An interrupt while a library is imported may be dropped.
+            with deferred_interrupts(), link.preparing:
+                found = link.functions
+                if found is None:
+                    from .functions.sent_functions import Functions
 
-            found = self._applied = Functions(link, *self._initializer)
+                    found = link.functions = Functions(link, *self._initializer)
+        self._applied = found
         return found
 
 

@@ -8,7 +8,7 @@ import socket
 import threading
 import weakref
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from poolrt.cachestore.peer import credentials
 from poolrt.coordinator.configuration import Configuration
@@ -21,6 +21,9 @@ from poolrt.workers.ipc.protocol import Kind
 from .client import Client
 from .launch import Coordinator
 
+if TYPE_CHECKING:
+    from poolrt.functions.sent_functions import Functions
+
 #: Seconds from the end of a connection until a killed server has exited: a large arena takes a while.
 _EXIT_S: Final = 1.0
 
@@ -32,7 +35,18 @@ class Link:
     answer.
     """
 
-    __slots__ = ("__weakref__", "_coordinator", "_facts", "_loading", "_mapping", "_memory", "_server", "client")
+    __slots__ = (
+        "__weakref__",
+        "_coordinator",
+        "_facts",
+        "_loading",
+        "_mapping",
+        "_memory",
+        "_server",
+        "client",
+        "functions",
+        "preparing",
+    )
 
     def __init__(
         self, sock: socket.socket, settings: Settings, coordinator: Coordinator | None, start_timeout_s: float
@@ -42,6 +56,9 @@ class Link:
         self._facts: Mapping[str, Any] = {}
         self._mapping = threading.Lock()
         self._loading: dict[int, threading.RLock] = {}
+        #: What sends functions, once there is one, and the lock of the thread that makes it.
+        self.functions: Functions | None = None
+        self.preparing = threading.Lock()
         #: Shows that a server has exited; -1 if it runs where this process cannot see it.
         self._server = -1
         greeting = [[Kind.CONFIGURE, Configuration.of(settings)._asdict()]] if coordinator is not None else []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from concurrent.futures import Future, wait
 from pathlib import Path
@@ -166,3 +167,34 @@ def _fork() -> int:
         return -1
     os.wait()
     return worker
+
+
+#: Threads whose first calls of different functions come at the same time.
+_AT_ONCE = """
+import sys, threading
+import poolrt
+
+pool = poolrt.Pool(workers=2, threads=1)
+barrier = threading.Barrier(8)
+right = []
+
+def call(own):
+    barrier.wait()
+    right.append([pool.submit(own, n).result(60) for n in range(5)] == [own(n) for n in range(5)])
+
+threads = [threading.Thread(target=call, args=(lambda n, k=k: n * k + sum(range(k)),)) for k in range(8)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+pool.close()
+print(right)
+"""
+
+
+def test_the_first_calls_of_a_pool_may_come_from_many_threads(settings: dict[str, Any]) -> None:
+    environ = os.environ | {f"POOLRT_{name.upper()}": str(value) for name, value in settings.items()}
+    done = subprocess.run(
+        [sys.executable, "-c", _AT_ONCE], env=environ, capture_output=True, text=True, timeout=100, check=False
+    )
+    assert (done.stdout, done.stderr) == (f"{[True] * 8}\n", "")
