@@ -206,12 +206,17 @@ class Model:
 
     def _submit_within(self, inputs: dict[str, Any], limit_s: float | None) -> Future[dict[str, NDArray[Any]]]:
         """Start a run that has so many seconds, and return its future."""
-        loaded = self._loaded
+        loaded, lost = self._loaded, 0
         if loaded.prepared is not None and not loaded.client.closed:
             pace = loaded.pace
             if pace is None:
                 pace = loaded.pace = FuturePace(self._batch)
-            begun = pace.submit(self, loaded, inputs, limit_s)
+            try:
+                begun = pace.submit(self, loaded, inputs, limit_s)
+            except CoordinatorLoss as error:  # while it took memory for a place
+                if not self._session.may_repeat_after(error, loaded.link):
+                    raise
+                begun, lost = None, 1
             if begun is not None:
                 return begun
         run = ModelRun(self, self._check(inputs))
@@ -229,7 +234,7 @@ class Model:
             if limit_s is not None:
                 self._session.deadlines.watch(future, limit_s, run.expire)
 
-        self._session.repeat(begin)
+        self._session.repeat(begin, None, lost)
         return future
 
     def _limit_of(self, timeout: Any, inputs: dict[str, Any]) -> float | None:

@@ -13,7 +13,7 @@ from poolrt.workers.ipc.ring import CAPACITY, DONE, EXECUTED, STATE, SUBMITTED, 
 from .loaded_model import LoadedModel
 from .model_run import ModelRun
 from .placed_runs import PlacedRun, PlacedRuns
-from .prepared_places import FULL, PreparedPlaces
+from .prepared_places import FULL, REFUSED, PreparedPlaces
 from .run_inputs import Outputs
 from .run_pace import BATCH, CLOCK, GAP_NS, RunPace
 
@@ -177,8 +177,13 @@ class _MappedRuns(RunPace):
 
     def begin(self, inputs: Any) -> bool:
         """Begin a run; False if too many are in flight."""
-        loaded = self._model._loaded
-        sequence = self.put(inputs, self, loaded)
+        loaded, session, lost = self._model._loaded, self._model._session, 0
+        try:
+            sequence = self.put(inputs, self, loaded)
+        except CoordinatorLoss as error:  # while it took memory for a place
+            if not session.may_repeat_after(error, loaded.link):
+                raise
+            sequence, lost = REFUSED, 1
         if sequence > 0:
             newest = self.newest
             if newest is not None and newest.last + 1 == sequence and newest.runs is self.runs:
@@ -194,7 +199,7 @@ class _MappedRuns(RunPace):
         run = ModelRun(self._model, self._model._check(inputs))
         self.newest = None
         self.under_way.append(run)
-        self._model._session.repeat(run.start)
+        session.repeat(run.start, None, lost)
         self.count += 1
         if self._limit_s is not None:
             self.begun_at.append(monotonic())

@@ -20,6 +20,7 @@ import poolrt
 from poolrt.errors import CoordinatorLost, PoolClosed
 
 from .created import create
+from .prepared import X, load
 from .processes import BOUND_S, relu_graph, until_there, wait_until
 from .servers import started
 
@@ -165,6 +166,26 @@ def test_a_server_that_is_stopped_is_not_given_the_same_runs_again(settings: dic
         finally:
             os.kill(server.pid, signal.SIGCONT)
         assert model.run(x=_X)["y"].sum() == 32
+
+
+@pytest.mark.parametrize("way", ["run", "submit", "map"])
+def test_a_run_whose_place_is_taken_while_the_server_restarts_is_done_by_the_next_one(
+    settings: dict[str, Any], tmp_path: Path, way: str
+) -> None:
+    with started(tmp_path / "s", settings, workers=2) as server, poolrt.connect(server.path) as pool:
+        model = load(pool)
+        prepared = model._loaded.prepared
+        assert prepared is not None
+        prepared._places.clear()  # as a model that has not run yet on its rings
+        server.kill()
+        server.start(wait=False)
+        if way == "run":
+            found = model.run(x=X)
+        elif way == "submit":
+            found = model.submit(x=X).result(BOUND_S)
+        else:
+            (found,) = model.map([{"x": X}])
+        np.testing.assert_array_equal(found["y"], np.maximum(X, 0))
 
 
 _CLIENT = """
