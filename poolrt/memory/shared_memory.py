@@ -6,6 +6,7 @@ size, so that a steady stream of runs sends no requests for memory and writes to
 
 from __future__ import annotations
 
+import gc
 import os
 import threading
 import weakref
@@ -197,7 +198,9 @@ class SharedMemory:
                 return offsets
             except ArenaFull:
                 if not self._release_kept():
-                    raise
+                    if not self._collect():
+                        raise
+                    self._release_kept()
 
     def _release_kept(self) -> bool:
         """Release slots that are kept for later and those of runs and calls that are dropped; return whether there were any."""
@@ -212,6 +215,12 @@ class SharedMemory:
             self._client.release(offset)
         self._client.flush()
         return bool(found or kept)
+
+    def _collect(self) -> bool:
+        """End the arrays that a program has in cycles only, such as that of a caught error; return whether there were any."""
+        before = len(self._in_use)
+        gc.collect()
+        return len(self._in_use) < before
 
     def _keep_returned(self) -> None:
         """Keep the slots that finalizers have left; the caller holds the lock."""

@@ -18,6 +18,7 @@ import pytest
 
 import poolrt
 import poolrt.onnx as ort
+from poolrt.errors import ArenaFull
 from tests.poolrt.onnx import staged_models
 
 from .prepared import crashing_graph, load, rings_of
@@ -57,6 +58,8 @@ def _end_dropped(pool: poolrt.Pool) -> None:
     pool._session.open_futures.resolve_ended()
     pool._session.client.abandoned.cancel()
     pool._session.client.calls.collect()
+    for ring in rings_of(pool):
+        ring.look()
 
 
 Submit = Callable[[], "Future[Any]"]
@@ -368,3 +371,23 @@ def test_no_run_in_stages_waits_for_the_collector(pool: poolrt.Pool, kind: str) 
     with uncollected(pool):
         for _ in range(_MANY):
             session.run(None, feed)
+
+
+def _leave_cycle(array: Any) -> None:
+    cycle = [array]
+    cycle.append(cycle)
+
+
+def test_a_full_arena_has_cycles_of_the_program_collected_before_it_is_an_error(settings: dict[str, Any]) -> None:
+    with poolrt.Pool(workers=1, threads=1, **{**settings, "arena_bytes": 16 << 20}) as pool:
+        gc.disable()
+        try:
+            for _ in range(40):
+                _leave_cycle(pool.empty((1 << 18,)))
+            kept = []
+            with pytest.raises(ArenaFull, match="arena_bytes"):
+                for _ in range(40):
+                    kept.append(pool.empty((1 << 18,)))
+        finally:
+            gc.enable()
+        assert len(kept) > 10
