@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from poolrt.connection.futures import PoolFuture
 from poolrt.functions.abandoned_calls import AbandonedCalls
 from poolrt.functions.call_results import CallResults, ChunkResults, chunks_of
 
@@ -93,7 +94,7 @@ def test_an_error_of_a_chunk_comes_after_the_results_before_it_and_ends_the_iter
 
 def test_an_iterator_that_is_dropped_leaves_its_calls_to_be_cancelled() -> None:
     abandoned = AbandonedCalls()
-    waiting: Future[Any] = Future()
+    waiting: Future[Any] = PoolFuture()
     results = ChunkResults.of(CallResults(deque([_done([1, 2]), waiting]), None, abandoned))
     assert next(results) == 1
     del results
