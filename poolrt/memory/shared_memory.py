@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 import os
 import threading
+import time
 import weakref
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
@@ -40,6 +41,8 @@ _BATCH: Final = 16
 _BATCH_BYTES: Final = 1024 * 1024
 #: Slots whose arrays have ended since slots were last taken: each end looks at all of them.
 _RETURNED: Final = 256
+#: So many times the length of a collection that found nothing is the time to the next one.
+_PAUSES: Final = 10
 
 
 class SharedMemory:
@@ -64,6 +67,8 @@ class SharedMemory:
         #: Offset -> usable bytes, of slots that hold an array of this client.
         self._in_use: dict[int, int] = {}
         self._released_bytes = 0
+        #: When Python's collector may run again, by `time.monotonic`.
+        self._next_collection = 0.0
         #: What releases slots that it keeps, if memory is short.
         self.shed: weakref.WeakSet[PreparedRuns] = weakref.WeakSet()
 
@@ -217,10 +222,21 @@ class SharedMemory:
         return bool(found or kept)
 
     def _collect(self) -> bool:
-        """End the arrays that a program has in cycles only, such as that of a caught error; return whether there were any."""
+        """End the arrays that a program has in cycles only, such as that of a caught error; return whether there were any.
+
+        A program may fill the arena with arrays that it holds, and then send what finds no room by messages: of its time,
+        collections that find nothing take a tenth at most.
+        """
+        begin = time.monotonic()
+        if begin < self._next_collection:
+            return False
         before = len(self._in_use)
         gc.collect()
-        return len(self._in_use) < before
+        if len(self._in_use) < before:
+            return True
+        end = time.monotonic()
+        self._next_collection = end + _PAUSES * (end - begin)
+        return False
 
     def _keep_returned(self) -> None:
         """Keep the slots that finalizers have left; the caller holds the lock."""

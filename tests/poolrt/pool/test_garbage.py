@@ -20,6 +20,7 @@ import poolrt
 import poolrt.onnx as ort
 from poolrt.connection.client import Client
 from poolrt.errors import ArenaFull
+from poolrt.memory import shared_memory
 from tests.poolrt.onnx import staged_models
 
 from .prepared import crashing_graph, load, rings_of
@@ -414,3 +415,33 @@ def test_a_full_arena_has_cycles_of_the_program_collected_before_it_is_an_error(
         finally:
             gc.enable()
         assert len(kept) > 10
+
+
+def test_an_arena_that_stays_full_is_not_collected_for_again_and_again(
+    settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shared_memory, "_PAUSES", 10**6)
+    begun: list[int] = []
+
+    def note(phase: str, details: dict[str, int]) -> None:
+        if phase == "start" and details["generation"] == 2:
+            begun.append(1)
+
+    with poolrt.Pool(workers=1, threads=1, **{**settings, "arena_bytes": 16 << 20}) as pool:
+        kept = []
+        gc.disable()
+        gc.callbacks.append(note)
+        try:
+            with pytest.raises(ArenaFull):
+                while True:
+                    kept.append(pool.empty((1 << 18,)))
+            assert len(begun) == 1
+            # Arguments that find no room go by messages
+            assert [*pool.map(len, [b"x" * 30_000] * 20)] == [30_000] * 20
+            for _ in range(5):
+                with pytest.raises(ArenaFull):
+                    pool.empty((1 << 18,))
+            assert len(begun) == 1
+        finally:
+            gc.callbacks.remove(note)
+            gc.enable()
