@@ -169,6 +169,11 @@ _FUTURES = [
     _cancelled,
     _waited_for_too_briefly,
 ]
+#: Names of the ways above, every third one in the default tests.
+_SOME_FUTURES = [
+    pytest.param(way.__name__[1:], marks=[pytest.mark.slow] if number % 3 else [])
+    for number, way in enumerate(_FUTURES)
+]
 
 
 def _run(model: poolrt.Model, x: Any) -> None:
@@ -297,7 +302,7 @@ def test_no_model_waits_for_the_collector(pool: poolrt.Pool, shape: tuple[int, .
         wait_until(is_gone, "it is unloaded")
 
 
-@pytest.mark.parametrize("way", [way.__name__[1:] for way in _FUTURES])
+@pytest.mark.parametrize("way", _SOME_FUTURES)
 def test_no_run_by_messages_waits_for_the_collector(pool: poolrt.Pool, way: str) -> None:
     x = np.ones((128, 64), np.float32)
     # Three runs of a model go by messages before it gets rings
@@ -338,7 +343,7 @@ def test_no_run_that_fails_waits_for_the_collector(pool: poolrt.Pool, way: str) 
             _WAYS[way](model, x)
 
 
-@pytest.mark.parametrize("way", [way.__name__[1:] for way in _FUTURES])
+@pytest.mark.parametrize("way", _SOME_FUTURES)
 def test_no_split_run_waits_for_the_collector(pool: poolrt.Pool, way: str) -> None:
     model, x = pool.load(relu_graph((128, 64)), split_batch=True), np.ones((128, 64), np.float32)
     for _ in range(8):
