@@ -27,10 +27,10 @@ _SINGLE: Final = frozenset(b"(\1\0\0\0" + kind for kind in _SCALAR_KINDS)
 #: Bytes of a scalar by its kind, and where the length of one is that has another size.
 _SIZES: Final = {kind[0]: size for kind, size in ((b"N", 1), (b"T", 1), (b"F", 1), (b"i", 5), (b"g", 9), (b"y", 17))}
 _LENGTHS: Final = {kind[0]: unit for kind, unit in ((b"s", 1), (b"u", 1), (b"l", 2))}
-#: The kinds of containers with a count, and what looks like one of 16,384 elements or more, but may be a part of a scalar.
-#: Shorter ones take little memory.
-_CONTAINERS: Final = b"([<>"
-_LARGE: Final = re.compile(rb"[(\[<>](?:.[\x40-\xff]..|..[^\0].|...[^\0])", re.DOTALL).search
+#: The kinds of containers with a count, also with the flag of what is referred to later, and what looks like one of 16,384
+#: elements or more, but may be a part of a scalar. Shorter ones take little memory.
+_CONTAINERS: Final = b"([<>\xa8\xdb\xbc\xbe"
+_LARGE: Final = re.compile(rb"[(\[<>\xa8\xdb\xbc\xbe](?:.[\x40-\xff]..|..[^\0].|...[^\0])", re.DOTALL).search
 #: What `unpack_scalar` raises for bytes that nothing packed.
 UNPACKING_ERRORS: Final = (EOFError, MemoryError, TypeError, ValueError)
 

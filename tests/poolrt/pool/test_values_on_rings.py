@@ -148,7 +148,7 @@ def test_damaged_arguments_are_refused_before_they_take_memory() -> None:
             unpack_scalar(bytes(damaged))
 
 
-@pytest.mark.parametrize("kind", [b"(", b"[", b"<", b">"])
+@pytest.mark.parametrize("kind", [b"(", b"[", b"<", b">", b"\xa8", b"\xdb", b"\xbc", b"\xbe"])
 @pytest.mark.parametrize("count", [16_384, 65_536, 1 << 24, (1 << 31) - 1])
 @pytest.mark.parametrize("before", [(), (7,), (40, "((((", 1 << 80, b"[" * 9, 1.5)], ids=["first", "second", "later"])
 def test_a_count_in_damaged_arguments_takes_no_memory(kind: bytes, count: int, before: tuple[Any, ...]) -> None:
