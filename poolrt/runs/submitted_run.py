@@ -52,9 +52,7 @@ class FuturePace(RunPace):
                 return None
             run.sequence = sequence
             submitted = SubmittedRun(model, loaded, run, None)
-            future.withdraw = partial(submitted.withdraw, future)
-            future.driver = submitted
-            open_futures.add_driven(future)
+            submitted.drives(future)
             if limit_s is not None:
                 submitted.limit(future, limit_s)
             begun = True

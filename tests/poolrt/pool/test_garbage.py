@@ -55,7 +55,10 @@ def uncollected(pool: poolrt.Pool) -> Iterator[None]:
 
 
 def _without_other_connections(garbage: list[Any], own: Client) -> list[Any]:
-    """Return what is of poolrt, but for earlier connections, whose threads end some time later, and all that hangs on them."""
+    """Return the objects of poolrt without those of earlier connections, whose threads end some time after these are closed.
+
+    An object belongs to such a connection if references lead from one to the other, in either direction.
+    """
     places = {id(each): place for place, each in enumerate(garbage)}
     neighbours: list[list[int]] = [[] for _ in garbage]
     for place, each in enumerate(garbage):

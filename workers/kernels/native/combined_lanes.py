@@ -145,17 +145,17 @@ def _float_rest(b: Builder, x: Value, y: Value) -> Value:
         rest = call(b, f"llvm.fma.{suffix}", b.fneg(quotient), right, left, result=wide)
     else:
         rest = b.fsub(left, b.fmul(quotient, right))
-    size, bound = (call(b, f"llvm.fabs.{suffix}", each, result=wide) for each in (right, quotient))
-    step = call(b, f"llvm.copysign.{suffix}", size, left, result=wide)
+    divisor, times = (call(b, f"llvm.fabs.{suffix}", each, result=wide) for each in (right, quotient))
+    step = call(b, f"llvm.copysign.{suffix}", divisor, left, result=wide)
     # One too large: the rest has the other sign.
     zero = _same(wide, 0.0)
     over = b.select(b.fcmp_ordered("<", left, zero), b.fcmp_ordered(">", rest, zero), b.fcmp_ordered("<", rest, zero))
     rest = b.select(over, b.fadd(rest, step), rest)
     rest = call(b, f"llvm.copysign.{suffix}", rest, left, result=wide)
-    infinite = b.and_(b.fcmp_ordered("==", size, _same(wide, math.inf)), b.fcmp_ordered("==", quotient, zero))
+    infinite = b.and_(b.fcmp_ordered("==", divisor, _same(wide, math.inf)), b.fcmp_ordered("==", quotient, zero))
     rest = b.select(infinite, left, rest)
     exact = rest if kind == F64 else b.fptrunc(rest, x.type)
-    large = b.fcmp_ordered(">=", bound, _same(wide, float(1 << (52 if kind == F64 else 29))))
+    large = b.fcmp_ordered(">=", times, _same(wide, float(1 << (52 if kind == F64 else 29))))
     some = large if lanes == 1 else call(b, f"llvm.vector.reduce.or.v{lanes}i1", large, result=I1)
     before = b.block
     with b.if_then(some, likely=False):

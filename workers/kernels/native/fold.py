@@ -14,7 +14,6 @@ def make(isa: str, dtype: str = "f32") -> tuple[Callable[..., None], Any]:
 
     One item of work is all of (N, G C, D, H).
     """
-
     load, store, nbytes = (dload, dstore, 8) if dtype == "f64" else (fload, fstore, 4)
 
     def fold(

@@ -18,9 +18,7 @@ def make(isa: str, dtype: str = "f32") -> tuple[Callable[..., None], Any]:
     ``dtype`` f32 or f64; N, G, C; the sizes of images, of results, of windows; strides, distances between the elements of a
     window, and padding, three each. Elements outside of an image are 0. One item of work is all of (G, N, OD, OH).
     """
-
-    wide = dtype == "f64"
-    load, store, zero, size = (dload, dstore, np.float64(0), 8) if wide else (fload, fstore, np.float32(0), 4)
+    load, store, zero, size = (dload, dstore, np.float64(0), 8) if dtype == "f64" else (fload, fstore, np.float32(0), 4)
 
     def unfold(
         begin: int, end: int, src: int, dst: int, N: int, G: int, C: int, D: int, H: int, W: int,
