@@ -102,8 +102,9 @@ class Model:
 
         Inputs are arrays of exactly the shape and data type of `inputs`; one made by `Pool.empty`, or an output of a run,
         is used in place, any other is copied once. Outputs of more than 16 KiB are views into shared memory, which is
-        released when they are dropped; copy outputs that you keep for long. Raises ValueError for a wrong name or shape,
-        TypeError for a wrong data type, and the errors of `poolrt.errors`.
+        released when they are dropped; copies if a program holds arrays of more than half of it. If there is no memory, waits for
+        other runs of this program, which have some. Raises ValueError for a wrong name or shape, TypeError for a wrong data
+        type, and the errors of `poolrt.errors`.
 
         Raises TimeoutError if it has not ended ``timeout`` seconds after the call. It is withdrawn then; a worker that has
         begun it and needs two seconds more is replaced. If the model has an input named timeout, this is the input.

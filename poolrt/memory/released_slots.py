@@ -12,10 +12,13 @@ class ReleasedSlots:
 
     def __init__(self) -> None:
         self._released: deque[int] = deque()
+        #: A number that is another one after each release.
+        self.releases = 0
 
     def release(self, offset: int) -> None:
         """Give a lease on a slot back, with the next message. May be called from a finalizer: it takes no lock."""
         self._released.append(offset)
+        self.releases += 1
 
     @property
     def unreleased(self) -> int:

@@ -43,6 +43,8 @@ _BATCH_BYTES: Final = 1024 * 1024
 _RETURNED: Final = 256
 #: So many times the length of a collection that found nothing is the time to the next one.
 _PAUSES: Final = 10
+#: Bytes of an array that counts for how full the arena is.
+_LARGE: Final = 64 * 1024
 
 
 class SharedMemory:
@@ -66,6 +68,9 @@ class SharedMemory:
         self._kept_outputs = KeptSlots(limit, _AHEAD, _IN_FLIGHT)
         #: Offset -> usable bytes, of slots that hold an array of this client.
         self._in_use: dict[int, int] = {}
+        #: Bytes of the large ones among them, and of those that finalizers have ended since.
+        self._large_bytes = 0
+        self._ended: list[int] = []
         self._released_bytes = 0
         #: When Python's collector may run again, by `time.monotonic`.
         self._next_collection = 0.0
@@ -135,6 +140,15 @@ class SharedMemory:
         for offset in kept:
             self._client.release(offset)
 
+    def output(self, offset: int, shape: Sequence[int], dtype: str, *, keep: bool) -> NDArray[Any]:
+        """Return an output of a run: the array in its slot, or a copy if the program has more than half of the arena in arrays.
+
+        So a program that holds all that it computes leaves room for what it computes next. With ``keep``, the slot is kept for
+        later outputs of runs on rings.
+        """
+        found = self.array(offset, shape, dtype, is_output=keep)
+        return found.copy() if found.nbytes >= _LARGE and self._is_crowded() else found
+
     def array(
         self, offset: int, shape: Sequence[int], dtype: str, *, keep: bool = False, is_output: bool = False
     ) -> NDArray[Any]:
@@ -150,6 +164,9 @@ class SharedMemory:
         for extent in shape:
             count *= extent
         nbytes = count * kind.itemsize
+        if nbytes >= _LARGE:
+            with self._lock:
+                self._large_bytes += nbytes
         # All views refer to the buffer object, so it ends with the last of them.
         buffer = self._view.buffer(offset, max(nbytes, 1))
         self._in_use[offset] = nbytes
@@ -195,6 +212,13 @@ class SharedMemory:
         self._client.release(offset)
         self._client.flush()
 
+    def _is_crowded(self) -> bool:
+        """Return whether large arrays have more than half of the arena."""
+        with self._lock:
+            while self._ended:
+                self._large_bytes -= self._ended.pop()
+            return self._large_bytes > self._view.nbytes // 2
+
     def _allocate(self, sizes: list[int]) -> list[int]:
         self._client.flush()
         while True:
@@ -208,7 +232,8 @@ class SharedMemory:
                     self._release_kept()
 
     def _release_kept(self) -> bool:
-        """Release slots that are kept for later and those of runs and calls that are dropped; return whether there were any."""
+        """Release slots that are kept for later and those of runs and calls that are dropped; return whether any is free now."""
+        before = self._client.releases
         self._client.open_futures.resolve_ended()
         self._client.abandoned.cancel()
         self._client.calls.collect()
@@ -219,7 +244,7 @@ class SharedMemory:
         for offset in kept:
             self._client.release(offset)
         self._client.flush()
-        return bool(found or kept)
+        return found > 0 or self._client.releases != before
 
     def _collect(self) -> bool:
         """End the arrays that a program has in cycles only, such as that of a caught error; return whether there were any.
@@ -251,6 +276,8 @@ class SharedMemory:
         It takes none either: an interrupt between taking a lock and the block that frees it would leave it taken.
         """
         del self._in_use[offset]
+        if nbytes >= _LARGE:
+            self._ended.append(nbytes)
         if kept is not None:
             returned = self._returned
             waiting = [size for _, size, where in [*returned] if where is kept] if returned else ()

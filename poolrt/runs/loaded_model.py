@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from poolrt.connection.client import Client
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
 
     from poolrt.model import TensorSpec
 
+    from .memory_wait import MemoryWait
     from .prepared_runs import PreparedRuns
     from .submitted_run import FuturePace
 
@@ -111,16 +111,15 @@ class LoadedModel:
         with self._counting:
             self.running += difference
 
-    def take_slots(self, sizes: list[int]) -> list[int]:
-        """Return slots for inputs; if memory is short, wait for runs in flight first. Raises ArenaFull."""
+    def take_slots(self, sizes: list[int], wait: MemoryWait) -> list[int]:
+        """Return slots for inputs; if memory is short, wait for runs in flight first. Raises ArenaFull, and TimeoutError."""
         while True:
-            running = self.running
+            wait.look(self)
             try:
                 return self.memory.take(sizes)
             except ArenaFull:
-                if not running or self.client.in_own_thread:
+                if not wait.has_passed(self):
                     raise
-                self.client.wait_while(partial(self.has_running, running))
 
 
 def _unload(client: Client, number: int) -> None:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from time import monotonic, perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
-from poolrt.errors import CoordinatorLoss
+from poolrt.errors import ArenaFull, CoordinatorLoss
 from poolrt.workers.ipc.ring import CAPACITY, DONE, EXECUTED, STATE, SUBMITTED, WORKER_SLEEPS
 
 from .loaded_model import LoadedModel
+from .memory_wait import MemoryWait
 from .model_run import ModelRun
 from .placed_runs import PlacedRun, PlacedRuns
 from .prepared_places import FULL, REFUSED, PreparedPlaces
@@ -199,7 +201,13 @@ class _MappedRuns(RunPace):
         run = ModelRun(self._model, self._model._check(inputs))
         self.newest = None
         self.under_way.append(run)
-        session.repeat(run.start, None, lost)
+        try:
+            session.repeat(partial(run.start, wait=MemoryWait(), sends=not self.count), None, lost)
+        except ArenaFull:
+            if not self.count:
+                raise
+            self.under_way.pop()
+            return False  # the outputs of those in flight have the memory
         self.count += 1
         if self._limit_s is not None:
             self.begun_at.append(monotonic())

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from poolrt.connection.client import Client, Request
 from poolrt.connection.link import Link
-from poolrt.errors import CoordinatorLoss, PoolClosed, error_from_wire
+from poolrt.errors import ArenaFull, CoordinatorLoss, PoolClosed, error_from_wire
 from poolrt.workers.ipc.channel import Message
 from poolrt.workers.ipc.protocol import Kind
 
 from .cut_outputs import cut_outputs
+from .memory_wait import MemoryWait
 from .ring_run import begin_on_ring, leave_entry, outputs_of
 from .ring_runs import RingLost
 from .run_inputs import Outputs
@@ -84,7 +85,7 @@ class ModelRun:
 
     def perform(self, link: Link, deadline: float | None = None) -> dict[str, NDArray[Any]]:
         """Run on a connection and return the outputs. Raises TimeoutError after the deadline."""
-        self.start(link)
+        self.start(link, MemoryWait(deadline, performed=True))
         try:
             return self.wait(deadline)
         except CoordinatorLoss:
@@ -93,17 +94,25 @@ class ModelRun:
             self.abandon(timed_out=isinstance(error, TimeoutError))  # interrupted: its outputs have no use
             raise
 
-    def start(self, link: Link) -> None:
-        """Begin on a connection, on a ring or by a message."""
-        if self.start_on_ring(link) is None:
-            self._request = None
-            self._request = self.begin(link)
+    def start(self, link: Link, wait: MemoryWait, *, sends: bool = True) -> None:
+        """Begin on a connection, on a ring or by a message. Raises ArenaFull, and TimeoutError as ``wait`` says.
 
-    def start_on_ring(self, link: Link) -> RingEntry | None:
-        """Begin on a connection, on a ring; None if it has to be sent as a message."""
+        If nothing in flight has the memory that it lacks, it is sent, and the coordinator says why; or not if not ``sends``.
+        """
+        if self.start_on_ring(link, wait, sends=sends) is None:
+            self._request = None
+            self._request = self.begin(link, wait=wait)
+
+    def start_on_ring(self, link: Link, wait: MemoryWait, *, sends: bool = True) -> RingEntry | None:
+        """Begin on a connection, on a ring; None if it has to be sent as a message. Raises what `start` does."""
         loaded = self._owner()._loaded_on(link)
         self._loaded = loaded
-        self.entry = begin_on_ring(loaded, self._arrays, self._owner()._output_sizes)
+        try:
+            self.entry = begin_on_ring(loaded, self._arrays, self._owner()._output_sizes, wait)
+        except ArenaFull:
+            if not sends:
+                raise
+            self.entry = None  # the coordinator says why there is none
         return self.entry
 
     def finish(self, deadline: float | None = None) -> dict[str, NDArray[Any]]:
@@ -174,19 +183,21 @@ class ModelRun:
         places: Sequence[int] = (),
         *,
         is_counted: bool = False,
+        wait: MemoryWait | None = None,
     ) -> Request:
         """Send the run, which may have been begun on a lost ring. Inputs are at ``places``, or copied if needed.
 
+        If memory for copies is short, runs in flight end first. Raises ArenaFull, and TimeoutError as ``wait`` says.
         A run that ``is_counted`` as one on a ring keeps its model loaded; another one is refused if that has been closed.
         """
         loaded = self._owner()._loaded_on(link)
         self._loaded = loaded
         if is_counted:
-            return self._send(loaded, future, lost_ring, places)
+            return self._send(loaded, future, lost_ring, places or self._place_inputs(wait))
         if not loaded.begin_on_ring():
             raise self._owner()._closed()
         try:
-            return self._send(loaded, future, lost_ring, places)
+            return self._send(loaded, future, lost_ring, places or self._place_inputs(wait))
         finally:
             loaded.end_on_ring()  # another thread that closes it unloads it after this run was sent
 
@@ -197,8 +208,6 @@ class ModelRun:
         lost_ring: int,
         places: Sequence[int],
     ) -> Request:
-        if not places:
-            places = self._place_inputs()
         self._future = future
         loaded.count(1)
         try:
@@ -220,14 +229,14 @@ class ModelRun:
                 loaded.client.open_futures.forget(future)
             raise
 
-    def _place_inputs(self) -> list[int]:
+    def _place_inputs(self, wait: MemoryWait | None) -> list[int]:
         """Copy inputs to shared memory unless they are there; return where they are."""
         loaded = self._loaded
         memory = loaded.memory
         places = [memory.offset_of(a) if a.flags.c_contiguous else None for a in self._arrays]
         copied = [number for number, place in enumerate(places) if place is None]
         sizes = [self._arrays[number].nbytes for number in copied]
-        slots = loaded.take_slots(sizes) if sizes else []
+        slots = loaded.take_slots(sizes, wait or MemoryWait()) if sizes else []
         # After an interruption before the run is sent they are not used again.
         self._borrowed = list(zip(slots, sizes, strict=True))
         for number, offset in zip(copied, slots, strict=True):
@@ -270,7 +279,7 @@ class ModelRun:
         memory = self._loaded.memory
         self._model = None
         arrays = (
-            memory.array(offset, spec.shape, spec.array_dtype, is_output=kept)
+            memory.output(offset, spec.shape, spec.array_dtype, keep=kept)
             for spec, offset in zip(model._results, offsets, strict=True)
         )
         outputs = Outputs(zip((spec.name for spec in model._results), arrays, strict=True))

@@ -9,6 +9,7 @@ from poolrt.errors import ArenaFull, PoolRefused
 from poolrt.workers.ipc.ring import EXECUTED, FAILED, RETURNED
 
 from .loaded_model import LoadedModel
+from .memory_wait import MemoryWait
 from .ring_entry import LOST, RingEntry
 from .ring_runs import RingLost, take_error
 
@@ -16,12 +17,28 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-def begin_on_ring(loaded: LoadedModel, arrays: list[NDArray[Any]], output_sizes: Sequence[int]) -> RingEntry | None:
-    """Submit a run on a ring, and replace the arrays that are copied by their copies; None if it has to be sent as a message."""
+def begin_on_ring(
+    loaded: LoadedModel, arrays: list[NDArray[Any]], output_sizes: Sequence[int], wait: MemoryWait
+) -> RingEntry | None:
+    """Submit a run on a ring, and replace the arrays that are copied by their copies; None if it has to be sent as a message.
+
+    If memory is short, runs in flight end first. Raises ArenaFull, and TimeoutError.
+    """
     if loaded.client.rings.is_glance_due():
         loaded.client.glance()
     copies: list[tuple[int, NDArray[Any]]] = []
-    entry = _prepare_entry(loaded, arrays, output_sizes, copies)
+    entry = None
+    is_prepared = False
+    while not is_prepared:
+        wait.look(loaded)
+        try:
+            entry = _prepare_entry(loaded, arrays, output_sizes, copies)
+            is_prepared = True
+        except ArenaFull:
+            # It holds no slot meanwhile: two runs that each held a part of what they need would wait for each other.
+            if not wait.has_passed(loaded):
+                raise
+            copies.clear()
     if entry is None:
         return None
     try:
@@ -73,7 +90,10 @@ def _prepare_entry(
     output_sizes: Sequence[int],
     copies: list[tuple[int, NDArray[Any]]],
 ) -> RingEntry | None:
-    """Return a run with its slots, its inputs copied there, added to ``copies``; None if it has to be sent as a message."""
+    """Return a run with its slots, its inputs copied there, added to ``copies``; None if it has to be sent as a message.
+
+    Raises ArenaFull.
+    """
     if not loaded.client.rings.has_room(loaded.number) or not loaded.begin_on_ring():
         return None
     memory = loaded.memory
@@ -96,8 +116,8 @@ def _prepare_entry(
         entry = RingEntry(loaded, arrays, inputs, [*zip(slots, sizes, strict=True)], outputs, output_sizes)
         whole = True
         return entry
-    except (ArenaFull, PoolRefused):
-        return None  # the coordinator waits for memory, or says why there is none
+    except PoolRefused:
+        return None  # the coordinator says why
     finally:
         if not whole:
             for offset, nbytes in zip(slots, sizes, strict=False):

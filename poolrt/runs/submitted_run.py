@@ -12,6 +12,7 @@ from poolrt.connection.link import Link
 from poolrt.errors import CoordinatorLoss, PoolError
 from poolrt.workers.ipc.ring import EXECUTED
 
+from .memory_wait import MemoryWait
 from .model_run import ModelRun
 from .placed_runs import PlacedRun
 from .ring_entry import RingEntry
@@ -66,7 +67,7 @@ class FuturePace(RunPace):
 
 def submit_on_ring(model: Model, run: ModelRun, link: Link, future: PoolFuture[Any], limit_s: float | None) -> bool:
     """Begin the run of a future on a ring and become its driver; return False if it has to be sent as a message."""
-    entry = run.start_on_ring(link)
+    entry = run.start_on_ring(link, MemoryWait())
     if entry is None:
         return False
     try:

@@ -48,11 +48,12 @@ def load(pool: poolrt.Pool, graph: poolrt.Graph | None = None, workers: int = 2,
     model = pool.load(relu_graph() if graph is None else graph, progress=False)
     inputs = inputs or {"x": X}
 
-    def is_prepared() -> bool:
-        model.run(**inputs)
-        rings = rings_of(pool)
-        ready = [ring._end is not None and model._loaded.number in ring.models for ring in rings]
-        return ready == [True] * workers and len(places_of(model)) > 0
-
-    wait_until(is_prepared, "runs are prepared")
+    wait_until(lambda: runs_on_rings(pool, model, workers, **inputs) and len(places_of(model)) > 0, "runs are prepared")
     return model
+
+
+def runs_on_rings(pool: poolrt.Pool, model: poolrt.Model, workers: int = 2, **inputs: Any) -> bool:
+    """Run once; return whether all workers take runs of the model from rings."""
+    model.run(**inputs)
+    ready = [ring._end is not None and model._loaded.number in ring.models for ring in rings_of(pool)]
+    return ready == [True] * workers
