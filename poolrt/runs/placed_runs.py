@@ -229,13 +229,15 @@ class PlacedRun:
     def take(self, found: list[tuple[Any, BaseException | None]]) -> None:
         """Add copies of the outputs of a run that was executed to ``found``, and let its place be used again.
 
-        May be repeated with the same list: an interrupt may end the first call.
+        May be repeated with the same list: an interrupt may end the first call, and another run have the place since.
         """
         runs, sequence = self.runs, self.sequence
         if runs is None:
             raise PoolClosed("this run was not begun")
         if not found:
             found.append((runs.places.copy(sequence), None))
+        if runs.places.owner_of(sequence) is not self:
+            return
         if runs.counted:
             runs.places.release(sequence, runs)
         else:

@@ -206,6 +206,10 @@ class PreparedPlaces:
         """Return whether an owner has not taken the outputs of a run."""
         return self._held[sequence & self._mask] is not None
 
+    def owner_of(self, sequence: int) -> object:
+        """Return the owner of the place of a run."""
+        return self._held[sequence & self._mask]
+
     def copy(self, sequence: int) -> Outputs:
         """Return copies of the outputs of a run that was executed."""
         found = Outputs()

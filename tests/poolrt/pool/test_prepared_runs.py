@@ -18,7 +18,7 @@ import pytest
 
 import poolrt
 from poolrt.errors import PoolClosed, RunFailed, WorkerLost
-from poolrt.runs.placed_runs import PlacedRuns
+from poolrt.runs.placed_runs import PlacedRun, PlacedRuns
 from poolrt.runs.prepared_runs import LARGEST
 
 from .created import create
@@ -184,6 +184,31 @@ def test_a_prepared_run_that_fails_or_kills_its_worker_says_so_and_is_repeated_a
         assert caught.value.attempts == 3
         assert pool.stats()["workers_lost"] == 3
         assert model.run(x=np.full(1, 0.5, np.float32))["y"][0] == 0.5
+
+
+def test_outputs_that_are_taken_again_leave_the_place_to_another_run(pool: poolrt.Pool) -> None:
+    # Given a run of a future whose outputs were taken, and the next run in its place
+    model = load(pool)
+    places = places_of(model)[0]
+
+    def put(run: PlacedRun, x: Any) -> None:
+        run.sequence = places.put({"x": x}, run, model._loaded)
+        places.ring.wake()
+        wait_until(lambda: run.ended, "the run has ended")
+
+    run, found = PlacedRun(), list[Any]()
+    put(run, X)
+    run.take(found)
+    others = [PlacedRun() for _ in range(places.count)]
+    for number, other in enumerate(others):
+        put(other, X + number)
+    # When an interrupt has kept that from being noted, so that they are taken again
+    run.take(found)
+    # Then the other run still has its place
+    assert [places.owner_of(other.sequence) for other in others] == others
+    for number, other in enumerate(others):
+        other.take(later := list[Any]())
+        np.testing.assert_array_equal(later[0][0]["y"], np.maximum(X + number, 0))
 
 
 def test_a_prepared_run_beside_a_function_is_done(own_pool: poolrt.Pool, tmp_path: Path) -> None:
