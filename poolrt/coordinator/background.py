@@ -158,7 +158,9 @@ class BackgroundThread:
         try:
             from poolrt.graph.lower import prepare
 
-            prepare("cpu")  # while there is no task yet
+            for _ in prepare("cpu"):
+                if self._short_tasks or self._graphs or self._until:
+                    break  # the first load imports what it needs, which is less
         except Exception as error:  # noqa: BLE001 - this thread must go on; the first load raises the same error
             print(f"poolrt: cannot prepare for lowering: {type(error).__name__}: {error}", file=sys.stderr)
         while (found := self._next()) is not None:

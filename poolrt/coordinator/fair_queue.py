@@ -20,6 +20,9 @@ class FairQueue(Generic[K, T]):
         self._items: dict[K, deque[T]] = {}
         self._delayed: dict[K, float] = {}
 
+    def __bool__(self) -> bool:
+        return bool(self._items)
+
     def put(self, owner: K, item: T) -> None:
         """Add an item behind its owner's others."""
         self._items.setdefault(owner, deque()).append(item)

@@ -7,7 +7,7 @@ reads the source through strides, unless it needs the elements side by side.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -41,12 +41,17 @@ from .views import describe_view, find_parts
 _Chosen: TypeAlias = tuple[str, PrimitiveDesc]
 
 
-def prepare(engine_kind: str) -> None:
-    """Import the implementations of an engine kind and hash their sources before the first graph needs them."""
+def prepare(engine_kind: str) -> Iterator[None]:
+    """Import the implementations of an engine kind and hash their sources before the first graph needs them.
+
+    Each of some hundred steps takes up to milliseconds; a graph needs few of them.
+    """
+    toolchain(engine_kind)
+    yield
     for kind in (*OPERATIONS, *INTERNAL):
         for implementation in implementations(kind, engine_kind):
             source_digest(engine_kind, kind, implementation)
-    toolchain(engine_kind)
+            yield
 
 
 def lower(graph: TypedGraph, targets: Mapping[str, Target], threads: int = 1) -> LoweredPlan:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import selectors
+import subprocess
+import sys
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -90,6 +92,43 @@ def test_a_graph_that_was_lowered_is_not_lowered_again(monkeypatch: pytest.Monke
             assert outcome_of(thread, lowering(3, wire_of("tanh")))[0] == "on_load_failed"
             other = lowering(4, wire_of("relu"))._replace(targets={"cpu2": []})
             assert outcome_of(thread, other)[0] == "on_load_failed"
+
+
+_EARLY_LOAD = """
+import selectors, sys, threading
+
+from poolrt import Graph
+from poolrt.coordinator.background import BackgroundThread
+from poolrt.coordinator.instructions import Lower, PendingGraph
+from poolrt.graph.packed import pack_graph
+
+class Gate:
+    def find_spec(self, name, path=None, target=None):
+        assert name != "poolrt.graph.lower" or opened.wait(60)
+
+opened = threading.Event()
+sys.meta_path.insert(0, Gate())
+g = Graph("small")
+g.output("y", g.eltwise(g.input("x", (2, 3)), "relu"))
+thread = BackgroundThread({}, None, 1)
+thread.submit(Lower(1, 1, "small", PendingGraph(pack_graph(g.to_wire()[0])), {}))
+opened.set()
+with selectors.DefaultSelector() as selector:
+    selector.register(thread, selectors.EVENT_READ)
+    assert selector.select(60)
+print(thread.take()[0][0], *(name.rpartition(".")[2] for name in sys.modules if "implementations.native." in name))
+"""
+
+
+def test_a_first_load_waits_for_no_implementation_of_other_operations(tmp_path: Path) -> None:
+    # Given a graph that comes before the thread has prepared for lowering, when it is lowered
+    run = [sys.executable, "-c", _EARLY_LOAD]
+    result = subprocess.run(run, capture_output=True, text=True, timeout=_BOUND_S, cwd=tmp_path, check=True)
+    # Then the thread has imported what that takes
+    outcome, *imported = result.stdout.split()
+    assert outcome == "on_lowered"
+    assert "eltwise" in imported
+    assert not {"convolution", "pooling", "softmax"} & {*imported}
 
 
 def test_a_client_whose_graphs_are_refused_delays_only_its_own_next_graphs() -> None:

@@ -22,7 +22,9 @@ def test_owners_take_turns_and_each_keeps_its_order() -> None:
     queue.put("b", 11)
     assert taken(queue) == [2, 10, 20, 3, 11]
     assert queue.take(0.0) is None
+    assert not queue
     queue.put("a", 4)
+    assert queue
     assert taken(queue) == [4]
 
 
