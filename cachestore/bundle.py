@@ -23,9 +23,9 @@ import struct
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import BinaryIO, Final
 
+from .deferred_dataclass import dataclass
 from .errors import BundleCorrupt, BundleForged
 from .signing import KEY_ID_SIZE, TAG_SIZE, SigningKey
 

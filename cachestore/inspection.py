@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Container, Iterator
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict
 from typing import Any
 
 from .asks import AskedBy
+from .deferred_dataclass import dataclass, fields
 from .errors import EntryCorrupt, EntryForged, StoreUnavailable
 from .explain import Explainer, Known, kind_of
 from .hits import HitCounts

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from typing import Final
 
+from .deferred_dataclass import dataclass
 from .lru import checked_capacity
 from .place import DEFAULT_NAMESPACE, Place, is_read_only, place_from_environment
 

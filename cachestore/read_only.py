@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from .deferred_dataclass import replace
 from .errors import StoreReadOnly, StoreUnavailable
 from .file_lease import FileLeaseWait
 from .key import Key

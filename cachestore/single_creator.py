@@ -11,9 +11,9 @@ import os
 import socket
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Literal
 
+from .deferred_dataclass import dataclass
 from .entry import EntryCodec, EntryMeta
 from .errors import CreationFailed, CreationTimeout, StoreFull, StoreUnavailable
 from .file_lease import FileLease, FileLeaseWait

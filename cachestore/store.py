@@ -13,11 +13,11 @@ import sys
 import time
 import weakref
 from collections.abc import Callable, Container, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from .components import Components
+from .deferred_dataclass import replace
 from .errors import CreationFailed, CreationTimeout, StoreReadOnly, StoreUnavailable
 from .key import Key
 from .lru import checked_capacity

@@ -13,10 +13,11 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any, Final
 
 from .bundle import Bundle, BundledEntry, open_bundle, write_bundle
+from .deferred_dataclass import dataclass
 from .entry import EntryCodec
 from .errors import EntryCorrupt, EntryForged, StoreUnavailable
 from .limits import Limits

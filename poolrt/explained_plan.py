@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+
+from poolrt.cachestore.deferred_dataclass import dataclass
 
 from .graph.origins import find_origins
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Never, NoReturn
 
+from poolrt.cachestore.deferred_dataclass import dataclass
 from poolrt.errors import CoordinatorLoss, PoolClosed
 from poolrt.workers.ipc.channel import Message
 from poolrt.workers.ipc.protocol import Kind

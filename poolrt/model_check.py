@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from numpy.typing import ArrayLike
+
+from poolrt.cachestore.deferred_dataclass import dataclass, replace
 
 from .coordinator.configuration import Configuration
 from .explained_plan import ExplainedPlan, explain_plan

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
+from poolrt.cachestore.deferred_dataclass import dataclass, replace
 from poolrt.workers.desc import Arg, MemoryDesc, PrimitiveAttr, op_from_wire
 from poolrt.workers.desc.args import argument_name
 from poolrt.workers.desc.codec import decode, unpack

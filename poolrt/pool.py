@@ -65,8 +65,7 @@ class Pool(Executor):
             from .errors import CoordinatorLost
 
             raise CoordinatorLost(f"the coordinator cannot be started: {error}") from error
-        from dataclasses import replace
-
+        from poolrt.cachestore.deferred_dataclass import replace
         from poolrt.workers.verbose.output import verbose
 
         from .connection.session import Session, settings_for

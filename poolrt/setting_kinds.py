@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
+
+from poolrt.cachestore.deferred_dataclass import dataclass
 
 KIB: Final = 1024
 _UNITS: Final[Mapping[str, int]] = {"": 1, "KIB": KIB, "MIB": KIB**2, "GIB": KIB**3}

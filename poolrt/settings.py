@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Final
+
+from poolrt.cachestore.deferred_dataclass import dataclass, field, fields
 
 from .setting_kinds import KIB, Choice, Flag, Integer, Kind, Seconds, Size, Text, is_text
 

@@ -8,11 +8,11 @@ readers; a creator that comes back after its lease was taken over cannot replace
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from poolrt.cachestore.errors import StoreFull
 
+from ..deferred_dataclass import dataclass
 from .connection import BLOCK_S, RedisConnection, Upload
 from .replies import blob, count, digest_list, flag, integer, items, refuse, unused
 from .schema import Schema

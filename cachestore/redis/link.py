@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
 from poolrt.cachestore.errors import StoreUnavailable
@@ -13,6 +12,7 @@ from poolrt.cachestore.options import NAMESPACE_CAPACITY, StoreOptions
 from poolrt.cachestore.signing import SigningKey
 from poolrt.cachestore.stats import Tally
 
+from ..deferred_dataclass import dataclass
 from .address import public_name
 from .breaker import CircuitBreaker
 from .connection import RedisConnection

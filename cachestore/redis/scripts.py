@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import os
-from dataclasses import dataclass
 from typing import Final
+
+from ..deferred_dataclass import dataclass
 
 _FOLDER: Final = os.path.join(os.path.dirname(os.path.abspath(__file__)), "lua")
 

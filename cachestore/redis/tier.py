@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from poolrt.cachestore.node_state import NodeState
 from poolrt.cachestore.signing import TAG_SIZE
 from poolrt.cachestore.stats import COUNTERS, Sent
 
+from ..deferred_dataclass import dataclass
 from .connection import RedisConnection
 from .lease import LeaseClient, Seen, Terms
 from .replies import blob, count, digest_list, flag, integer, items, list_of, run_id, score, unused, value

@@ -10,8 +10,9 @@ import json
 import math
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from poolrt.cachestore.deferred_dataclass import dataclass
 
 from .streams import say
 

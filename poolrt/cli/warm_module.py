@@ -5,13 +5,13 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
 from poolrt.cachestore import CreationFailed
+from poolrt.cachestore.deferred_dataclass import dataclass, field
 from poolrt.cli.report import JobFailed
 from poolrt.spelling import hint
 

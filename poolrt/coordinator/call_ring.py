@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Protocol
+
+from poolrt.cachestore.deferred_dataclass import dataclass
 
 
 class WatchedCalls(Protocol):

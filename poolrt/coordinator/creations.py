@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Final
 
+from poolrt.cachestore.deferred_dataclass import dataclass, field
 from poolrt.errors import CreatorLost
 from poolrt.workers.ipc.protocol import Kind
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Final, Protocol
 
+from poolrt.cachestore.deferred_dataclass import dataclass, field
 from poolrt.errors import PoolRefused
 from poolrt.workers.ipc.bounded_decoding import Payload
 from poolrt.workers.ipc.protocol import Kind

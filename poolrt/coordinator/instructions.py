@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final, NamedTuple, TypeAlias
 
+from poolrt.cachestore.deferred_dataclass import dataclass, field
 from poolrt.workers.ipc.bounded_decoding import Payload
 from poolrt.workers.plans.execution_plan import PlanConstant
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass, field
 from typing import Any
 
+from poolrt.cachestore.deferred_dataclass import dataclass, field
 from poolrt.workers.ipc.bounded_decoding import Payload
 from poolrt.workers.ipc.outlined_payload import is_outlined
 from poolrt.workers.ipc.protocol import Kind

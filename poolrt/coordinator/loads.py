@@ -11,9 +11,9 @@ those that no process of the node has written, and they have no slot in the aren
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from typing import Any, Final
 
+from poolrt.cachestore.deferred_dataclass import dataclass, field
 from poolrt.cachestore.lru import Lru
 from poolrt.cachestore.portable_error import PortableError
 from poolrt.errors import CreationFailed, GraphRefused, PoolRefused

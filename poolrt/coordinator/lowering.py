@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
 from poolrt.cachestore import Key
+from poolrt.cachestore.deferred_dataclass import dataclass, replace
 from poolrt.cachestore.garbage import collection_paused
 from poolrt.errors import GraphRefused
 from poolrt.graph.constant_name import LEAST_BYTES, ROW_MAJOR, SOURCE_BYTES, name_constant

@@ -6,9 +6,9 @@ import os
 import select
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
+from poolrt.cachestore.deferred_dataclass import dataclass, field
 from poolrt.workers.ipc.channel import Channel, Message
 from poolrt.workers.ipc.protocol import CALL_BYTES
 

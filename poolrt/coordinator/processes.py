@@ -15,9 +15,9 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from typing import Any, Final
 
+from poolrt.cachestore.deferred_dataclass import dataclass, field
 from poolrt.workers.ipc.channel import Channel, ChannelClosed, MalformedMessage, pair
 from poolrt.workers.ipc.protocol import Kind, check_message
 from poolrt.workers.ipc.spawn import start_program

@@ -7,9 +7,9 @@ twice. A constant that is larger than this slot gets a slot of its own.
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass
 from typing import Final
 
+from poolrt.cachestore.deferred_dataclass import dataclass
 from poolrt.memory.arena import ArenaExhausted
 
 from .leases import Leases

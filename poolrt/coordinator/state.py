@@ -7,9 +7,9 @@ retries, leases and fairness can be tested with any order of events, without a p
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Any, Final
 
+from poolrt.cachestore.deferred_dataclass import dataclass, field
 from poolrt.cachestore.lru import Lru
 from poolrt.errors import FunctionFailed, PoolError, PoolRefused, RunFailed, unfit_error
 from poolrt.memory.arena import Allocator, ArenaExhausted

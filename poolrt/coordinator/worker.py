@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
+from poolrt.cachestore.deferred_dataclass import dataclass, field
 from poolrt.workers.ipc.gate import Gate
 
 from .jobs import Job

@@ -5,11 +5,11 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from poolrt.cachestore.deferred_dataclass import dataclass
 from poolrt.graph.builder import Graph
 
 from .errors import ClusterError

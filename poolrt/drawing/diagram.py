@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from poolrt.cachestore.deferred_dataclass import dataclass
 from poolrt.graph.errors import one_line
 from poolrt.workers.implementations.contract import REFERENCE
 

@@ -8,8 +8,9 @@ K. Sugiyama, S. Tagawa, M. Toda: Methods for visual understanding of hierarchica
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final, TypeAlias
+
+from poolrt.cachestore.deferred_dataclass import dataclass
 
 Point: TypeAlias = tuple[float, float]
 #: Pixels: the width of a box, the gap beside a box or edge, and the distance of two layers.

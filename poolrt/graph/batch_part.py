@@ -8,9 +8,9 @@ if no operation mixes rows of different samples, which is checked for each node;
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Final, TypeAlias
 
+from poolrt.cachestore.deferred_dataclass import replace
 from poolrt.workers.desc import MemoryDesc
 
 from .errors import GraphError

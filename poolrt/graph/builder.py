@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from numpy.typing import ArrayLike, DTypeLike
 
+from poolrt.cachestore.deferred_dataclass import replace
 from poolrt.notebooks.html_table import shape_of, table
 from poolrt.runs.cut_outputs import Cut, hidden_outputs
 from poolrt.spelling import describe_type

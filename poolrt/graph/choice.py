@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
+from poolrt.cachestore.deferred_dataclass import dataclass, field, replace
 from poolrt.workers.desc import Arg, MemoryDesc, OpDesc, PostOp, PrimitiveAttr
 from poolrt.workers.engines.target import Target
 from poolrt.workers.implementations.contract import REFERENCE

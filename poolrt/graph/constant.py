@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from poolrt.cachestore.deferred_dataclass import dataclass
 from poolrt.spelling import describe_type
 from poolrt.workers.desc import LIMITS, MemoryDesc, data_type, item_size, type_name
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
+
+from poolrt.cachestore.deferred_dataclass import dataclass
 
 #: Most characters of a message about a file: names in a file may have any length.
 _MOST_CHARACTERS: Final = 1000

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 import numpy as np
 from numpy.typing import NDArray
 
+from poolrt.cachestore.deferred_dataclass import dataclass, field
 from poolrt.workers.desc import MemoryDesc, type_name
 
 from .constant import Constant, make_constant

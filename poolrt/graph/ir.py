@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from poolrt.cachestore.deferred_dataclass import dataclass, field
 from poolrt.workers.desc import MemoryDesc, PrimitiveAttr, Quantisation
 from poolrt.workers.desc.quantisation import KINDS
 

@@ -6,9 +6,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from typing import Any, Final, TypeAlias
 
+from poolrt.cachestore.deferred_dataclass import replace
 from poolrt.workers.desc import MemoryDesc, OpDesc
 
 #: Data types that fast implementations convert to f32.

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from poolrt.cachestore.deferred_dataclass import dataclass
 
 #: Alignment of every buffer, in bytes: a pair of cache lines, and the alignment of sub-buffers on OpenCL devices.
 ALIGNMENT: Final = 128

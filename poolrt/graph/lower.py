@@ -8,9 +8,9 @@ reads the source through strides, unless it needs the elements side by side.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import TypeAlias
 
+from poolrt.cachestore.deferred_dataclass import replace
 from poolrt.workers.desc import Concat, InnerProduct, Matmul, MemoryDesc, OpDesc, PrimitiveAttr, Reorder, post_op_src
 from poolrt.workers.desc.op_desc import INTERNAL, OPERATIONS
 from poolrt.workers.desc.operations.region_loop import RegionLoop

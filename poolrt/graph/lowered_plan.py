@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
 
 from poolrt.cachestore import Key
+from poolrt.cachestore.deferred_dataclass import dataclass, field, replace
 from poolrt.workers.desc import Arg
 from poolrt.workers.implementations.primitive_desc import PrimitiveDesc
 from poolrt.workers.plans.execution_plan import (

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 
+from poolrt.cachestore.deferred_dataclass import dataclass
 from poolrt.workers.desc import FORWARD, LIMITS, Arg, MemoryDesc, data_type
 
 from . import shapes

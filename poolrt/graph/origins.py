@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
 from typing import TypeVar
+
+from poolrt.cachestore.deferred_dataclass import dataclass
 
 from .inference.operations import is_view
 from .ir import GraphIR, Node, TypedGraph

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Final
 
+from poolrt.cachestore.deferred_dataclass import dataclass, field
 from poolrt.workers.desc import Arg, MemoryDesc
 from poolrt.workers.implementations.primitive_desc import PrimitiveDesc
 from poolrt.workers.plans.execution_plan import PlaceKind, PlanConstant

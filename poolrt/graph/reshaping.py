@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
+from poolrt.cachestore.deferred_dataclass import replace
 from poolrt.workers.desc import MemoryDesc
 
 from .errors import GraphError

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Final
 
+from poolrt.cachestore.deferred_dataclass import replace
 from poolrt.workers.desc import FORWARD
 from poolrt.workers.desc.args import argument_name
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Final, Protocol, runtime_checkable
 
+from poolrt.cachestore.deferred_dataclass import dataclass
 from poolrt.workers.desc.operations.call import MOST_CODE
 
 #: Types of parameters that are no arrays.

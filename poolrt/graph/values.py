@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias, TypedDict
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
+from poolrt.cachestore.deferred_dataclass import dataclass, field
 from poolrt.spelling import hint
 from poolrt.workers.desc import data_type
 from poolrt.workers.desc.typed import shorten, to_integer, to_integers

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
 from reprlib import repr as shorten
 from typing import Any
 
+from poolrt.cachestore.deferred_dataclass import dataclass, fields
 from poolrt.workers.desc import MemoryDesc
 from poolrt.workers.desc.attributes import FPMATH_MODES, MAX_POST_OPS
 from poolrt.workers.desc.codec import decode

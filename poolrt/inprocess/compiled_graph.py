@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
 from poolrt.cachestore.constant_files import ConstantFiles
+from poolrt.cachestore.deferred_dataclass import dataclass, replace
 from poolrt.graph.constant import Constant
 from poolrt.graph.lowered_plan import LoweredPlan
 from poolrt.inprocess.device_context import DeviceContext, InstanceKey

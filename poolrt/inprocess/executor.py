@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Never
 
 import numpy as np
 
+from poolrt.cachestore.deferred_dataclass import replace
 from poolrt.graph import passes
 from poolrt.graph.builder import Graph
 from poolrt.graph.constant import Constant, storage_type

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from poolrt.cachestore.deferred_dataclass import dataclass
 from poolrt.explained_plan import explain_plan
 from poolrt.graph.builder import Graph
 from poolrt.plan_listing import PlanListing

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
 
+from poolrt.cachestore.deferred_dataclass import dataclass, field
 from poolrt.graph.onnx.element_types import number_of
 from poolrt.graph.onnx.model_file import onnx_package, tensor
 from poolrt.graph.onnx.node_order import in_order

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from poolrt.cachestore.deferred_dataclass import dataclass
 from poolrt.graph.onnx.element_types import label
 
 from .strings import dtype_of_number

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from poolrt.cachestore.deferred_dataclass import dataclass
 from poolrt.graph.errors import ModelError, UnsupportedNode
 from poolrt.graph.onnx.ports import known_input, open_input
 from poolrt.model_check import ModelCheck, check_model

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
+from poolrt.cachestore.deferred_dataclass import dataclass, replace
 from poolrt.cachestore.forked_locks import freed_in_children
 from poolrt.graph.errors import GraphError, ModelError, UnsupportedNode
 from poolrt.graph.onnx.element_types import array_type

@@ -8,13 +8,13 @@ import re
 import threading
 import time
 from collections import Counter
-from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Any, Final
 
 import pyopencl as cl
 
 from poolrt.cachestore import CacheStore, CreationFailed, Key, StoreError
+from poolrt.cachestore.deferred_dataclass import dataclass, replace
 from poolrt.workers.engines.opencl import device_target
 
 from . import late_compiles

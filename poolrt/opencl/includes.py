@@ -12,8 +12,9 @@ import os
 import re
 import stat
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from poolrt.cachestore.deferred_dataclass import dataclass
 
 from .errors import Unusual
 

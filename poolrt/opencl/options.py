@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 import shlex
-from dataclasses import dataclass
 from typing import Final
+
+from poolrt.cachestore.deferred_dataclass import dataclass
 
 from .errors import Unusual
 

@@ -6,11 +6,11 @@ Parsed only after the store has verified its signature: a driver executes a bina
 from __future__ import annotations
 
 import zlib
-from dataclasses import dataclass
 from typing import Any, Final
 
 import msgpack
 
+from poolrt.cachestore.deferred_dataclass import dataclass
 from poolrt.workers.engines.opencl_program import LARGEST
 
 _FORMAT: Final = 1

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from poolrt.cachestore import Key
+from poolrt.cachestore.deferred_dataclass import dataclass
 from poolrt.cachestore.errors import EntryCorrupt, PathRefused
 from poolrt.cachestore.prebuilt import PrebuiltFile, write_prebuilt
 from poolrt.version import VERSION

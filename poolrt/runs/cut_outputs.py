@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, MutableMapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from poolrt.cachestore.deferred_dataclass import dataclass
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

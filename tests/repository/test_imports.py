@@ -139,3 +139,15 @@ def test_a_circle_is_found_however_it_is_closed(tmp_path: Path, line: str, monke
     assert circles(tmp_path) == [["poolrt.first", "poolrt.second", "poolrt.third"]]
     (tmp_path / "poolrt" / "second.py").write_text("if TYPE_CHECKING:\n    from .third import C\n")
     assert circles(tmp_path) == []
+
+
+def test_all_dataclasses_are_deferred() -> None:
+    own = Path("cachestore/deferred_dataclass.py")
+    found = []
+    for path, _ in modules(ROOT).values():
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import | ast.ImportFrom) else []
+            taken = "dataclass" in names if getattr(node, "module", "") == "dataclasses" else "dataclasses" in names
+            if taken and path.relative_to(ROOT) != own:
+                found.append(str(path.relative_to(ROOT)))
+    assert not found, "import dataclass from poolrt.cachestore.deferred_dataclass"

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from math import copysign
 from typing import Any, Final
+
+from poolrt.cachestore.deferred_dataclass import dataclass, field
 
 from .args import post_op_src
 from .data_type import data_type

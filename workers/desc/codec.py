@@ -7,7 +7,6 @@ tell them apart. Messages of runs do not pass here: they are lists of numbers al
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import fields
 from enum import IntEnum
 from functools import cache
 from reprlib import repr as shorten
@@ -15,6 +14,8 @@ from types import NoneType, UnionType
 from typing import Any, Final, TypeAlias, TypeVar, cast, get_args, get_origin, get_type_hints
 
 import msgpack
+
+from poolrt.cachestore.deferred_dataclass import fields
 
 T = TypeVar("T")
 _Decoder: TypeAlias = Callable[[Any], Any]

@@ -13,9 +13,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final, NamedTuple, final
+
+from poolrt.cachestore.deferred_dataclass import dataclass, field
 
 from .data_type import data_type, item_size
 from .typed import shorten, to_integers

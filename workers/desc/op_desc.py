@@ -7,9 +7,10 @@ Each operation has a module of its own, imported when it is first needed.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
 from importlib import import_module
 from typing import Any, ClassVar, Final
+
+from poolrt.cachestore.deferred_dataclass import dataclass, fields
 
 from .args import Arg
 from .codec import decode, encode

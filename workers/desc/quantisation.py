@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
+
+from poolrt.cachestore.deferred_dataclass import dataclass, replace
 
 from .args import Arg, scales_of, zero_points_of
 from .memory_desc import MemoryDesc

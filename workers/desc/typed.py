@@ -13,7 +13,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from inspect import get_annotations
 from math import copysign, isinf
 from operator import index
 from typing import Any, Final, NamedTuple, TypeAlias, cast
@@ -62,7 +61,7 @@ class Typed:
         own = cls.__dict__.get("__post_init__")
         found = [
             _field(name, text, cls.__module__)
-            for name, text in get_annotations(cls).items()
+            for name, text in cls.__annotations__.items()
             if not (name.startswith("_") or text.startswith("ClassVar"))
         ]
         # A dataclass with slots is a second class, which is made of the attributes of the first.
@@ -74,9 +73,12 @@ class Typed:
 
 def _checked(owner: str, fields: Sequence[_Field], own: Callable[[Any], None] | None) -> Callable[[Any], None]:
     """Return the ``__post_init__`` that checks fields and then does what the class's own one does."""
-    is_exact = _exactness(fields)
+    is_exact: Callable[[Any], bool] | None = None
 
     def check(data: Any) -> None:
+        nonlocal is_exact
+        if is_exact is None:
+            is_exact = _exactness(fields)  # a process makes data of few of the classes that it defines
         if not is_exact(data):
             for field in fields:
                 object.__setattr__(data, field.name, _convert(owner, field, getattr(data, field.name)))

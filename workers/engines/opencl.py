@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import os
 import threading
-from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+
+from poolrt.cachestore.deferred_dataclass import dataclass
 
 from ..verbose.output import verbose
 from .opencl_drivers import announce_drivers

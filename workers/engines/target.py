@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
+
+from poolrt.cachestore.deferred_dataclass import dataclass, field, replace
 
 from .isa import EXTENSIONS, ISA_LEVELS, cpu_flags, host_isa
 

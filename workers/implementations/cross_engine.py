@@ -7,10 +7,10 @@ it matters: between strided elements, and for a sum.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from poolrt.cachestore.deferred_dataclass import dataclass, replace
 
 from ..desc import Arg, PrimitiveAttr, Reorder
 from ..engines.target import Target
@@ -89,5 +89,5 @@ def _is_copied(op: Reorder, attr: PrimitiveAttr) -> bool:
 
 def _nested(op: Reorder, attr: PrimitiveAttr, target: Target) -> PrimitiveDesc:
     """Return the reorder within one engine. Its scratch memory is always a part of the outer primitive's."""
-    inside = dataclasses.replace(op, src_engine="", dst_engine="")
-    return primitive_desc(inside, dataclasses.replace(attr, scratchpad_mode="library"), target)
+    inside = replace(op, src_engine="", dst_engine="")
+    return primitive_desc(inside, replace(attr, scratchpad_mode="library"), target)

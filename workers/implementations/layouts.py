@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, TypeVar
+
+from poolrt.cachestore.deferred_dataclass import fields, replace
 
 from ..desc import MemoryDesc, OpDesc
 
@@ -19,10 +20,10 @@ _OTHER_SIDE: Final = {"src": "dst", "dst": "src", "diff_src": "diff_dst", "diff_
 
 def complete_layouts(op: Op, order: Sequence[str] = ()) -> Op:
     """Return an operation with every layout ``any`` chosen, field by field in ``order``, that of the fields unless given."""
-    for name in order or [part.name for part in dataclasses.fields(op)]:
+    for name in order or [part.name for part in fields(op)]:
         md = getattr(op, name)
         if isinstance(md, MemoryDesc) and md.is_any:
-            op = dataclasses.replace(op, **{name: follow(md, getattr(op, _OTHER_SIDE.get(name, name)))})
+            op = replace(op, **{name: follow(md, getattr(op, _OTHER_SIDE.get(name, name)))})
     return op
 
 
@@ -30,7 +31,7 @@ def complete_sources(op: Joining) -> Joining:
     """Return an operation on several sources with every layout ``any`` chosen: that of the first source with a layout."""
     known = next((s for s in op.srcs if not s.is_any), op.dst)
     srcs = tuple(follow(s, known) for s in op.srcs)
-    return dataclasses.replace(op, srcs=srcs, dst=follow(op.dst, srcs[0]))
+    return replace(op, srcs=srcs, dst=follow(op.dst, srcs[0]))
 
 
 def follow(md: MemoryDesc, like: MemoryDesc) -> MemoryDesc:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, cast
+
+from poolrt.cachestore.deferred_dataclass import dataclass, field
 
 from ..desc import MemoryDesc, OpDesc, PrimitiveAttr, op_from_wire
 from ..desc.codec import decode, encode

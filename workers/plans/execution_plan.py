@@ -9,8 +9,9 @@ workers, in the layout that the plan chose.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import IntEnum
+
+from poolrt.cachestore.deferred_dataclass import dataclass
 
 
 class PlaceKind(IntEnum):

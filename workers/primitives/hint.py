@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
 from typing import Any
+
+from poolrt.cachestore.deferred_dataclass import fields, replace
 
 from ..desc import MemoryDesc, OpDesc
 from ..implementations.primitive_desc import PrimitiveDesc

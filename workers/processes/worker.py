@@ -10,10 +10,10 @@ import os
 import socket
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from poolrt.cachestore.deferred_dataclass import replace
 from poolrt.cachestore.portable_error import describe_exception
 
 from ..desc.codec import encode, unpack

@@ -5,8 +5,9 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Final
+
+from poolrt.cachestore.deferred_dataclass import dataclass, field
 
 from .own_threads import OwnThreads
 

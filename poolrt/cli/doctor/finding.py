@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from poolrt.cachestore.deferred_dataclass import dataclass
 
 
 class State(StrEnum):

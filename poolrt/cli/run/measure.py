@@ -6,10 +6,11 @@ import time
 from collections import deque
 from collections.abc import Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass
 from typing import Final, Protocol
 
 import numpy as np
+
+from poolrt.cachestore.deferred_dataclass import dataclass
 
 from .tensor_file import Array
 from .tensors import compare

@@ -9,13 +9,13 @@ from __future__ import annotations
 import io
 import zipfile
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, BinaryIO, Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from poolrt.cachestore.deferred_dataclass import dataclass
 from poolrt.cli.report import UsageError
 
 Array = NDArray[Any]

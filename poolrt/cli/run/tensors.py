@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import zipfile
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
+from poolrt.cachestore.deferred_dataclass import dataclass
 from poolrt.cli.report import JobFailed, UsageError
 from poolrt.spelling import hint
 

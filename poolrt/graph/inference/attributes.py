@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import MISSING, fields
 from functools import cache
 from typing import Any, Final, TypeAlias, get_type_hints
 
+from poolrt.cachestore.deferred_dataclass import MISSING, fields
 from poolrt.workers.desc import OPERATIONS
 from poolrt.workers.desc.op_desc import op_class
 

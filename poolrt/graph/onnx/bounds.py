@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
+
+from poolrt.cachestore.deferred_dataclass import dataclass, field
 
 from ..errors import ModelError
 from ..shapes import normalize_axes, normalize_axis

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, cast
 
+from poolrt.cachestore.deferred_dataclass import dataclass, replace
 from poolrt.workers.desc import type_name
 
 from ..builder import Graph

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
+
+from poolrt.cachestore.deferred_dataclass import dataclass
 
 from .element_types import number_of
 from .model_file import onnx_package

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -14,6 +13,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from poolrt.cachestore.deferred_dataclass import dataclass, field
 from poolrt.cachestore.deferred_interrupts import deferred_interrupts
 from poolrt.cachestore.portable_error import sendable
 from poolrt.spelling import describe_type

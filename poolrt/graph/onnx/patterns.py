@@ -7,7 +7,8 @@ swish is x times its logistic function.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+
+from poolrt.cachestore.deferred_dataclass import dataclass, field
 
 from ..values import Value
 from .folding import Array

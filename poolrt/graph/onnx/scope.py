@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
+
+from poolrt.cachestore.deferred_dataclass import dataclass, field
 
 from .expansion import Expansion
 from .tensor_sequence import Item

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeAlias
+
+from poolrt.cachestore.deferred_dataclass import dataclass
 
 from .tensors import Operand
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Final
+
+from poolrt.cachestore.deferred_dataclass import replace
 
 from ..errors import UnsupportedNode, UnsupportedUse
 

@@ -6,11 +6,12 @@ Sums and products of constants are computed in float64 and rounded to float32 on
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+
+from poolrt.cachestore.deferred_dataclass import dataclass, replace
 
 from ..constant import Constant
 from ..ir import GraphIR, Node

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 
+from poolrt.cachestore.deferred_dataclass import dataclass, replace
 from poolrt.workers.desc import MemoryDesc
 
 from ..ir import GraphIR, Node

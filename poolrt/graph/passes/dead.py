@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from poolrt.cachestore.deferred_dataclass import replace
 
 from ..ir import GraphIR, Node
 

@@ -5,8 +5,9 @@ Those of whole numbers beyond bytes stay what they are: inner products are compu
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Final
+
+from poolrt.cachestore.deferred_dataclass import replace
 
 from ..ir import GraphIR
 from .rewriter import Rewriter

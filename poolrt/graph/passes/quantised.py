@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from poolrt.cachestore.deferred_dataclass import dataclass, replace
 from poolrt.workers.desc import Arg
 
 from ..constant import Constant

@@ -7,10 +7,9 @@ A reorder with a scale and a zero point would round after the zero point is adde
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-
 import numpy as np
 
+from poolrt.cachestore.deferred_dataclass import dataclass, replace
 from poolrt.workers.desc import LIMITS, Arg, MemoryDesc
 
 from ..constant import Constant

@@ -6,9 +6,9 @@ scales. Integer kernels do all of it in registers.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Final
 
+from poolrt.cachestore.deferred_dataclass import replace
 from poolrt.workers.desc import Arg, MemoryDesc
 
 from ..constant import Constant

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import replace
 
+from poolrt.cachestore.deferred_dataclass import replace
 from poolrt.workers.desc import MemoryDesc
 
 from ..constant import Constant

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from poolrt.cachestore.deferred_dataclass import replace
 
 from ..constant import Constant
 from ..ir import GraphIR, Node

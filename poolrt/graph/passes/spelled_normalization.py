@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+
+from poolrt.cachestore.deferred_dataclass import dataclass, replace
 
 from ..ir import GraphIR, Node
 from .rewriter import Rewriter, only_reader

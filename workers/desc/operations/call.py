@@ -6,8 +6,9 @@ import hashlib
 import math
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar, Final
+
+from poolrt.cachestore.deferred_dataclass import dataclass
 
 from ..args import MOST_OF_CALL, multiple_dst, multiple_src
 from ..memory_desc import MemoryDesc

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
+
+from poolrt.cachestore.deferred_dataclass import dataclass
 
 from ..args import MOST_SOURCES, Arg, multiple_src
 from ..memory_desc import MemoryDesc

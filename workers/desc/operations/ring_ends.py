@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
+
+from poolrt.cachestore.deferred_dataclass import dataclass
 
 from ..memory_desc import MemoryDesc
 from ..op_desc import OpDesc

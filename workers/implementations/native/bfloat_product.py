@@ -5,9 +5,10 @@ Factors of f32 are rounded to bf16 first if the attribute `fpmath_mode` allows i
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from typing import Final
+
+from poolrt.cachestore.deferred_dataclass import replace
 
 from ...desc import Arg, InnerProduct, Matmul, MemoryDesc, PrimitiveAttr
 from ...engines.target import Target
@@ -119,7 +120,7 @@ class NativeBFloatMatmul(_BFloatProduct):
     def complete(self, op: Matmul, attr: PrimitiveAttr, target: Target) -> Matmul:
         weights = _chosen(op, attr, _packed(op.weights.ndims))
         bias = op.bias and _row_major(op.bias)
-        return dataclasses.replace(op, src=_row_major(op.src), weights=weights, bias=bias, dst=_row_major(op.dst))
+        return replace(op, src=_row_major(op.src), weights=weights, bias=bias, dst=_row_major(op.dst))
 
     def program(self, op: Matmul, attr: PrimitiveAttr, target: Target) -> Program:
         rank = op.weights.ndims
@@ -139,7 +140,7 @@ class NativeBFloatInnerProduct(_BFloatProduct):
     def complete(self, op: InnerProduct, attr: PrimitiveAttr, target: Target) -> InnerProduct:
         weights = _chosen(op, attr, "AB16a2b")
         bias = op.bias and _row_major(op.bias)
-        return dataclasses.replace(op, src=_row_major(op.src), weights=weights, bias=bias, dst=_row_major(op.dst))
+        return replace(op, src=_row_major(op.src), weights=weights, bias=bias, dst=_row_major(op.dst))
 
     def program(self, op: InnerProduct, attr: PrimitiveAttr, target: Target) -> Program:
         return self._describe(op, attr, target, "AB16a2b", (1, 0))
@@ -156,7 +157,7 @@ def _chosen(op: Matmul | InnerProduct, attr: PrimitiveAttr, packed: str) -> Memo
     if not op.weights.is_any:
         return op.weights
     rounds = attr.fpmath_mode in _ROUNDING and (op.weights.dtype, op.dst.dtype) == ("f32", "f32")
-    return dataclasses.replace(op.weights.with_tag(packed), dtype="bf16" if rounds else op.weights.dtype)
+    return replace(op.weights.with_tag(packed), dtype="bf16" if rounds else op.weights.dtype)
 
 
 def _row_major(md: MemoryDesc) -> MemoryDesc:

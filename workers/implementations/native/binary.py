@@ -6,10 +6,11 @@ blocks of 16 channels becomes rows of 16.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import struct
 from typing import NamedTuple, TypeAlias
+
+from poolrt.cachestore.deferred_dataclass import replace
 
 from ...desc import Arg, Binary, MemoryDesc, PrimitiveAttr
 from ...engines.target import Target
@@ -49,7 +50,7 @@ class NativeBinary:
         wide = src0 if src0.dims == op.dst.dims else src1 if src1.dims == op.dst.dims else None
         if wide is None:
             wide = src0 if src0.tag == src1.tag else src0.with_tag("")
-        return dataclasses.replace(op, src0=src0, src1=src1, dst=follow(op.dst, wide))
+        return replace(op, src0=src0, src1=src1, dst=follow(op.dst, wide))
 
     def program(self, op: Binary, attr: PrimitiveAttr, target: Target) -> Program:
         return combine(op.algorithm, (Arg.SRC, Arg.SRC_1), (op.src0, op.src1), op.dst, attr)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import TypeAlias
+
+from poolrt.cachestore.deferred_dataclass import dataclass, replace
 
 from ...desc import Arg, Convolution, MemoryDesc, PrimitiveAttr
 from ...engines.target import Target
@@ -49,7 +49,7 @@ class NativeBlockedConvolution:
     def complete(self, op: Convolution, attr: PrimitiveAttr, target: Target) -> Convolution:
         tag = blocked_tag(op.src.ndims)
         weights = op.weights.with_tag(weights_tag(op.weights.ndims)) if op.weights.is_any else op.weights
-        return dataclasses.replace(
+        return replace(
             op, src=chosen(op.src, tag), dst=chosen(op.dst, tag), weights=weights, bias=op.bias and chosen(op.bias, "")
         )
 

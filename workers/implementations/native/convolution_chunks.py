@@ -5,8 +5,9 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from poolrt.cachestore.deferred_dataclass import dataclass
 
 from .convolution_tiles import tile_sizes
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
+from poolrt.cachestore.deferred_dataclass import replace
 
 from ...desc import Arg, Convolution, PrimitiveAttr
 from ...engines.target import Target
@@ -37,7 +37,7 @@ class NativeDepthwiseConvolution:
     def complete(self, op: Convolution, attr: PrimitiveAttr, target: Target) -> Convolution:
         tag = blocked_tag(op.src.ndims)
         weights = chosen(op.weights, _weights_tag(op.weights.ndims))
-        return dataclasses.replace(
+        return replace(
             op, src=chosen(op.src, tag), weights=weights, dst=chosen(op.dst, tag), bias=op.bias and chosen(op.bias, "")
         )
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import struct
 from collections.abc import Iterable
+
+from poolrt.cachestore.deferred_dataclass import replace
 
 from ...desc import Arg, Convolution, MemoryDesc, PrimitiveAttr
 from ...engines.target import Target
@@ -33,7 +34,7 @@ class NativeDirectConvolution:
         return refuse(op.src, op.dst) or refuse_operands(op) or refuse_bounded(attr, op.dst)
 
     def complete(self, op: Convolution, attr: PrimitiveAttr, target: Target) -> Convolution:
-        return dataclasses.replace(
+        return replace(
             op, src=chosen(op.src, ""), weights=chosen(op.weights, ""), dst=chosen(op.dst, ""),
             bias=op.bias and chosen(op.bias, ""),
         )  # fmt: skip

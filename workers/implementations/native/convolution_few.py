@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
+from poolrt.cachestore.deferred_dataclass import replace
 
 from ...desc import Arg, Convolution, PrimitiveAttr
 from ...engines.target import Target
@@ -38,9 +38,7 @@ class NativeFewChannelsConvolution:
 
     def complete(self, op: Convolution, attr: PrimitiveAttr, target: Target) -> Convolution:
         weights, dst = chosen(op.weights, _weights_tag(op.weights.ndims)), chosen(op.dst, blocked_tag(op.dst.ndims))
-        return dataclasses.replace(
-            op, src=chosen(op.src, ""), weights=weights, dst=dst, bias=op.bias and chosen(op.bias, "")
-        )
+        return replace(op, src=chosen(op.src, ""), weights=weights, dst=dst, bias=op.bias and chosen(op.bias, ""))
 
     def program(self, op: Convolution, attr: PrimitiveAttr, target: Target) -> Program:
         if op.dst.elements == 0:

@@ -6,7 +6,7 @@ belong. The copies cost little beside the sums, unless the groups are tiny.
 
 from __future__ import annotations
 
-import dataclasses
+from poolrt.cachestore.deferred_dataclass import replace
 
 from ...desc import Arg, Convolution, MemoryDesc, PrimitiveAttr
 from ...engines.target import Target
@@ -41,7 +41,7 @@ class NativeGatheredConvolution:
         return refuse(op.src, op.dst) or refuse_operands(op) or refuse_bounded(attr, op.dst)
 
     def complete(self, op: Convolution, attr: PrimitiveAttr, target: Target) -> Convolution:
-        return dataclasses.replace(
+        return replace(
             op, src=chosen(op.src, ""), weights=chosen(op.weights, group_weights_tag(op)), dst=chosen(op.dst, ""),
             bias=op.bias and chosen(op.bias, ""),
         )  # fmt: skip

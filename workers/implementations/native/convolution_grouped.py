@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import struct
 from typing import NamedTuple
+
+from poolrt.cachestore.deferred_dataclass import replace
 
 from ...desc import Arg, Convolution, PrimitiveAttr
 from ...engines.target import Target
@@ -44,7 +45,7 @@ class NativeGroupedConvolution:
 
     def complete(self, op: Convolution, attr: PrimitiveAttr, target: Target) -> Convolution:
         tag = blocked_tag(op.src.ndims)
-        return dataclasses.replace(
+        return replace(
             op, src=chosen(op.src, tag), weights=chosen(op.weights, group_weights_tag(op)), dst=chosen(op.dst, tag),
             bias=op.bias and chosen(op.bias, ""),
         )  # fmt: skip

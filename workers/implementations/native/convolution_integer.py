@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Final
+
+from poolrt.cachestore.deferred_dataclass import replace
 
 from ...desc import Arg, Convolution, MemoryDesc, PrimitiveAttr
 from ...engines.target import Target
@@ -61,7 +62,7 @@ class NativeIntegerConvolution:
         src = _chosen(op.src, "" if few else last)
         weights = _chosen(op.weights, self._weights_tag(op.weights.ndims))
         bias = op.bias and _chosen(op.bias, "")
-        return dataclasses.replace(op, src=src, weights=weights, dst=_chosen(op.dst, last), bias=bias)
+        return replace(op, src=src, weights=weights, dst=_chosen(op.dst, last), bias=bias)
 
     def program(self, op: Convolution, attr: PrimitiveAttr, target: Target) -> Program:
         if op.dst.elements == 0:

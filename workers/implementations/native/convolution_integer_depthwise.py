@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
+from poolrt.cachestore.deferred_dataclass import replace
 
 from ...desc import Arg, Convolution, MemoryDesc, PrimitiveAttr
 from ...engines.target import Target
@@ -40,7 +40,7 @@ class NativeIntegerDepthwise:
 
     def complete(self, op: Convolution, attr: PrimitiveAttr, target: Target) -> Convolution:
         last = _channels_last(op.src.ndims)
-        return dataclasses.replace(
+        return replace(
             op, src=_chosen(op.src, last), weights=_chosen(op.weights, _weights_tag(op.weights.ndims)),
             dst=_chosen(op.dst, last), bias=op.bias and _chosen(op.bias, ""),
         )  # fmt: skip

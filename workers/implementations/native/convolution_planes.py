@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
+from poolrt.cachestore.deferred_dataclass import replace
 
 from ...desc import Arg, Convolution, PrimitiveAttr
 from ...engines.target import Target
@@ -47,7 +47,7 @@ class NativePlanesConvolution:
         return refuse(op.src, op.dst) or refuse_operands(op) or refuse_bounded(attr, op.dst)
 
     def complete(self, op: Convolution, attr: PrimitiveAttr, target: Target) -> Convolution:
-        return dataclasses.replace(op, weights=chosen(op.weights, ""), bias=op.bias and chosen(op.bias, ""))
+        return replace(op, weights=chosen(op.weights, ""), bias=op.bias and chosen(op.bias, ""))
 
     def program(self, op: Convolution, attr: PrimitiveAttr, target: Target) -> Program:
         if op.dst.elements == 0:

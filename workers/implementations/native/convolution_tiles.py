@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Final
+
+from poolrt.cachestore.deferred_dataclass import dataclass
 
 #: ISA level -> (vectors of 16 floats that its registers hold, of those the part that a broadcast value takes).
 _REGISTERS: Final = {"x86-64-v4": (32.0, 1.0), "x86-64-v3": (8.0, 0.5), "x86-64-v2": (4.0, 0.25), "x86-64": (4.0, 0.25)}

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from poolrt.cachestore.deferred_dataclass import dataclass
 
 from ...desc import Convolution
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import struct
-from dataclasses import replace
 from typing import Final
+
+from poolrt.cachestore.deferred_dataclass import replace
 
 from ...desc import Arg, Deconvolution, Matmul, MemoryDesc, PrimitiveAttr
 from ...engines.target import Target

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
+from poolrt.cachestore.deferred_dataclass import replace
 
 from ...desc import Arg, Gather, MemoryDesc, PrimitiveAttr, item_size
 from ...engines.target import Target
@@ -38,7 +38,7 @@ class NativeGather(NativeImplementation[Gather]):
             plain = MemoryDesc(op.src.dims, op.src.dtype)
             between = build.book(plain.nbytes)
             build.move(op.src, plain, source, between)
-            op, source = dataclasses.replace(op, src=plain), between
+            op, source = replace(op, src=plain), between
         size, (loops, axes, distance) = item_size(op.dst.dtype), _loops(op)
         loops, row = nested(loops), size
         if loops and loops[-1].steps == (size, 0, size):

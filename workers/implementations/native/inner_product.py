@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
+from poolrt.cachestore.deferred_dataclass import replace
 
 from ...desc import InnerProduct, MemoryDesc, PrimitiveAttr
 from ...engines.target import Target
@@ -41,7 +41,7 @@ class NativeInnerProduct:
         weights = op.weights.with_tag("ab" if few else _PACKED) if op.weights.is_any else op.weights
         src, dst = (md.with_tag("") if md.is_any else md for md in (op.src, op.dst))
         bias = op.bias.with_tag("") if op.bias is not None and op.bias.is_any else op.bias
-        return dataclasses.replace(op, src=src, weights=weights, bias=bias, dst=dst)
+        return replace(op, src=src, weights=weights, bias=bias, dst=dst)
 
     def program(self, op: InnerProduct, attr: PrimitiveAttr, target: Target) -> Program:
         outputs, inputs = op.weights.dims

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Final
+
+from poolrt.cachestore.deferred_dataclass import dataclass
 
 from ...desc import Arg, MemoryDesc, PrimitiveAttr, post_op_src, scales_of, zero_points_of
 from ..program import LaunchArgument

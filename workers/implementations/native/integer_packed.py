@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
+
+from poolrt.cachestore.deferred_dataclass import replace
 
 from ...desc import Arg, InnerProduct, Matmul, MemoryDesc, PrimitiveAttr
 from ...engines.target import Target
@@ -99,7 +100,7 @@ class NativePackedMatmul(_PackedProduct):
     def complete(self, op: Matmul, attr: PrimitiveAttr, target: Target) -> Matmul:
         src, dst = _row_major(op.src), _row_major(op.dst)
         weights = op.weights.with_tag(self._packed(op.weights.ndims)) if op.weights.is_any else op.weights
-        return dataclasses.replace(op, src=src, weights=weights, bias=op.bias and _row_major(op.bias), dst=dst)
+        return replace(op, src=src, weights=weights, bias=op.bias and _row_major(op.bias), dst=dst)
 
     def program(self, op: Matmul, attr: PrimitiveAttr, target: Target) -> Program:
         rank = op.weights.ndims
@@ -123,7 +124,7 @@ class NativePackedInnerProduct(_PackedProduct):
     def complete(self, op: InnerProduct, attr: PrimitiveAttr, target: Target) -> InnerProduct:
         weights = op.weights.with_tag(self._packed()) if op.weights.is_any else op.weights
         src, dst, bias = _row_major(op.src), _row_major(op.dst), op.bias and _row_major(op.bias)
-        return dataclasses.replace(op, src=src, weights=weights, bias=bias, dst=dst)
+        return replace(op, src=src, weights=weights, bias=bias, dst=dst)
 
     def program(self, op: InnerProduct, attr: PrimitiveAttr, target: Target) -> Program:
         return self._describe(op, attr, target, self._packed(), (1, 0))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Final
+
+from poolrt.cachestore.deferred_dataclass import replace
 
 from ...desc import Arg, Matmul, MemoryDesc, PrimitiveAttr, zero_points_of
 from ...engines.target import Target
@@ -50,7 +51,7 @@ class NativeIntegerMatmul:
 
     def complete(self, op: Matmul, attr: PrimitiveAttr, target: Target) -> Matmul:
         src, weights, dst = (md.with_tag("") if md.is_any else md for md in (op.src, op.weights, op.dst))
-        return dataclasses.replace(op, src=src, weights=weights, dst=dst)
+        return replace(op, src=src, weights=weights, dst=dst)
 
     def program(self, op: Matmul, attr: PrimitiveAttr, target: Target) -> Program:
         (rows, depth), columns = op.src.dims, op.weights.dims[1]

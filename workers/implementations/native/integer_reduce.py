@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import Final
+
+from poolrt.cachestore.deferred_dataclass import dataclass, replace
 
 from ...desc import Arg, MemoryDesc, item_size
 from ...kernels.spec import KernelSpec

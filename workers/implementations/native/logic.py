@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Final
+
+from poolrt.cachestore.deferred_dataclass import replace
 
 from ...desc import LIMITS, Arg, Binary, PrimitiveAttr
 from ...desc.operations.binary import BITWISE_ALGORITHMS
@@ -48,7 +49,7 @@ class NativeLogic(NativeImplementation[Binary]):
         own = (op.dst, op.src0, op.src1)
         known = next((md for md in own if not md.is_any and md.dims == op.dst.dims), op.dst)
         src0, src1, dst = (follow(md, known) for md in (op.src0, op.src1, op.dst))
-        return dataclasses.replace(op, src0=src0, src1=src1, dst=dst)
+        return replace(op, src0=src0, src1=src1, dst=dst)
 
     def program(self, op: Binary, attr: PrimitiveAttr, target: Target) -> Program:
         kinds = _KINDS[op.src0.dtype], _KINDS[op.dst.dtype]

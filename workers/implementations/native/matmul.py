@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
+from poolrt.cachestore.deferred_dataclass import replace
 
 from ...desc import Matmul, MemoryDesc, PrimitiveAttr
 from ...engines.target import Target
@@ -26,7 +26,7 @@ class NativeMatmul:
     general = True
 
     def reject(self, op: Matmul, attr: PrimitiveAttr, target: Target) -> str | None:
-        dense = dataclasses.replace(op, src=_without_strides(op.src), weights=_without_strides(op.weights))
+        dense = replace(op, src=_without_strides(op.src), weights=_without_strides(op.weights))
         if beyond := refuse_beyond_inference(dense, attr):
             return beyond
         if op.src.repeats or op.weights.repeats:
@@ -51,7 +51,7 @@ class NativeMatmul:
             weights = weights.with_tag(tag)
         src, dst = (md.with_tag("") if md.is_any else md for md in (op.src, op.dst))
         bias = op.bias.with_tag("") if op.bias is not None and op.bias.is_any else op.bias
-        return dataclasses.replace(op, src=src, weights=weights, bias=bias, dst=dst)
+        return replace(op, src=src, weights=weights, bias=bias, dst=dst)
 
     def program(self, op: Matmul, attr: PrimitiveAttr, target: Target) -> Program:
         shape = Shape.broadcast(op.src, op.weights, op.dst)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from typing import Any, Final
+
+from poolrt.cachestore.deferred_dataclass import fields, replace
 
 from ...desc import Arg, MatmulNbits, MemoryDesc, PrimitiveAttr
 from ...engines.target import Target
@@ -51,13 +52,13 @@ class NativeMatmulNbits:
         return None
 
     def complete(self, op: MatmulNbits, attr: PrimitiveAttr, target: Target) -> MatmulNbits:
-        tensors = {field.name: getattr(op, field.name) for field in dataclasses.fields(op) if field.name != "bits"}
+        tensors = {field.name: getattr(op, field.name) for field in fields(op) if field.name != "bits"}
         chosen: dict[str, Any] = {
             name: md.with_tag(_packed(md) if name in ("weights", "scales", "points") else "")
             for name, md in tensors.items()
             if md is not None and md.is_any
         }
-        return dataclasses.replace(op, **chosen)
+        return replace(op, **chosen)
 
     def program(self, op: MatmulNbits, attr: PrimitiveAttr, target: Target) -> Program:
         if op.dst.elements == 0:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Final
+
+from poolrt.cachestore.deferred_dataclass import replace
 
 from ...desc import InnerProduct, Matmul, MemoryDesc, PrimitiveAttr
 from ...engines.target import Target
@@ -30,7 +31,7 @@ class _NarrowProduct:
         kinds = [md.dtype for md in (op.src, op.weights, op.dst, op.bias) if md is not None]
         if not {*kinds} <= {*_TYPES} or {*kinds} == {"f32"}:
             return f"data types {', '.join(kinds)}; expect {', '.join(_TYPES)}, and not only f32"
-        dense = dataclasses.replace(op, src=_without_strides(op.src), weights=_without_strides(op.weights))
+        dense = replace(op, src=_without_strides(op.src), weights=_without_strides(op.weights))
         if beyond := refuse_beyond_inference(dense, attr):
             return beyond
         if op.src.repeats or op.weights.repeats:
@@ -54,7 +55,7 @@ class NativeNarrowMatmul(_NarrowProduct):
     def complete(self, op: Matmul, attr: PrimitiveAttr, target: Target) -> Matmul:
         weights = op.weights.with_tag(packed_tag(op.weights.ndims)) if op.weights.is_any else op.weights
         bias = op.bias and _row_major(op.bias)
-        return dataclasses.replace(op, src=_row_major(op.src), weights=weights, bias=bias, dst=_row_major(op.dst))
+        return replace(op, src=_row_major(op.src), weights=weights, bias=bias, dst=_row_major(op.dst))
 
     def program(self, op: Matmul, attr: PrimitiveAttr, target: Target) -> Program:
         shape = Shape.broadcast(op.src, op.weights, op.dst)
@@ -75,7 +76,7 @@ class NativeNarrowInnerProduct(_NarrowProduct):
     def complete(self, op: InnerProduct, attr: PrimitiveAttr, target: Target) -> InnerProduct:
         weights = op.weights.with_tag("Ab16a") if op.weights.is_any else op.weights
         bias = op.bias and _row_major(op.bias)
-        return dataclasses.replace(op, src=_row_major(op.src), weights=weights, bias=bias, dst=_row_major(op.dst))
+        return replace(op, src=_row_major(op.src), weights=weights, bias=bias, dst=_row_major(op.dst))
 
     def program(self, op: InnerProduct, attr: PrimitiveAttr, target: Target) -> Program:
         outputs, inputs = op.weights.dims

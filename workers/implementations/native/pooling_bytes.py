@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
+
+from poolrt.cachestore.deferred_dataclass import replace
 
 from ...desc import Arg, Pooling, PrimitiveAttr
 from ...engines.target import Target
@@ -32,7 +33,7 @@ class NativeBytePooling:
     def complete(self, op: Pooling, attr: PrimitiveAttr, target: Target) -> Pooling:
         last = f"a{'cd'[: op.src.ndims - 2]}b"
         src, dst = (md.with_tag(last) if md.is_any else md for md in (op.src, op.dst))
-        return dataclasses.replace(op, src=src, dst=dst)
+        return replace(op, src=src, dst=dst)
 
     def program(self, op: Pooling, attr: PrimitiveAttr, target: Target) -> Program:
         if math.prod(op.dst.dims) == 0:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
+from poolrt.cachestore.deferred_dataclass import replace
 
 from ...desc import Arg, Prelu, PrimitiveAttr
 from ...engines.target import Target
@@ -25,7 +25,7 @@ class NativePrelu:
 
     def complete(self, op: Prelu, attr: PrimitiveAttr, target: Target) -> Prelu:
         src = follow(op.src, op.dst)
-        return dataclasses.replace(op, src=src, dst=follow(op.dst, src), weights=follow(op.weights, src))
+        return replace(op, src=src, dst=follow(op.dst, src), weights=follow(op.weights, src))
 
     def program(self, op: Prelu, attr: PrimitiveAttr, target: Target) -> Program:
         return combine("prelu", (Arg.SRC, Arg.WEIGHTS), (op.src, op.weights), op.dst, attr)

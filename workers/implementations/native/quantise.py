@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
+
+from poolrt.cachestore.deferred_dataclass import replace
 
 from ...desc import Arg, Binary, Eltwise, MemoryDesc, PrimitiveAttr, Reorder
 from ...engines.target import Target
@@ -62,7 +63,7 @@ class NativeQuantisedBinary:
 
     def complete(self, op: Binary, attr: PrimitiveAttr, target: Target) -> Binary:
         src0 = follow(op.src0, op.dst)
-        return dataclasses.replace(op, src0=src0, src1=follow(op.src1, src0), dst=follow(op.dst, src0))
+        return replace(op, src0=src0, src1=follow(op.src1, src0), dst=follow(op.dst, src0))
 
     def program(self, op: Binary, attr: PrimitiveAttr, target: Target) -> Program:
         return _describe(attr, {Arg.SRC: op.src0, Arg.SRC_1: op.src1}, op.dst, combined=op.algorithm)
@@ -87,7 +88,7 @@ class NativeQuantisedEltwise:
 
     def complete(self, op: Eltwise, attr: PrimitiveAttr, target: Target) -> Eltwise:
         src = follow(op.src, op.dst)
-        return dataclasses.replace(op, src=src, dst=follow(op.dst, src))
+        return replace(op, src=src, dst=follow(op.dst, src))
 
     def program(self, op: Eltwise, attr: PrimitiveAttr, target: Target) -> Program:
         function = (op.algorithm, float(op.alpha), float(op.beta))
@@ -128,7 +129,7 @@ class NativeQuantisedDivision(NativeImplementation[Binary]):
     def complete(self, op: Binary, attr: PrimitiveAttr, target: Target) -> Binary:
         src0 = follow(op.src0, op.dst)
         src1 = op.src1.with_tag("") if op.src1.is_any else op.src1
-        return dataclasses.replace(op, src0=src0, src1=src1, dst=follow(op.dst, src0))
+        return replace(op, src0=src0, src1=src1, dst=follow(op.dst, src0))
 
     def program(self, op: Binary, attr: PrimitiveAttr, target: Target) -> Program:
         count = math.prod(op.dst.dims)

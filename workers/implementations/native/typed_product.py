@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from typing import Final
+
+from poolrt.cachestore.deferred_dataclass import replace
 
 from ...desc import Arg, Matmul, MemoryDesc, PrimitiveAttr
 from ...desc.data_type import item_size
@@ -50,7 +51,7 @@ class NativeTypedMatmul:
     general = False
 
     def reject(self, op: Matmul, attr: PrimitiveAttr, target: Target) -> str | None:
-        dense = dataclasses.replace(op, src=_without_strides(op.src), weights=_without_strides(op.weights))
+        dense = replace(op, src=_without_strides(op.src), weights=_without_strides(op.weights))
         if beyond := refuse_beyond_inference(dense, attr):
             return beyond
         if op.src.repeats or op.weights.repeats:
@@ -73,7 +74,7 @@ class NativeTypedMatmul:
         weights = op.weights.with_tag(packed_tag(op.weights.ndims)) if op.weights.is_any else op.weights
         src, dst = (md.with_tag("") if md.is_any else md for md in (op.src, op.dst))
         bias = op.bias.with_tag("") if op.bias is not None and op.bias.is_any else op.bias
-        return dataclasses.replace(op, src=src, weights=weights, bias=bias, dst=dst)
+        return replace(op, src=src, weights=weights, bias=bias, dst=dst)
 
     def program(self, op: Matmul, attr: PrimitiveAttr, target: Target) -> Program:
         shape, dtype = Shape.broadcast(op.src, op.weights, op.dst), op.dst.dtype

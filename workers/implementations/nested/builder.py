@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Final
+
+from poolrt.cachestore.deferred_dataclass import replace
 
 from ...desc import Arg, MemoryDesc, OpDesc, PrimitiveAttr, Reorder
 from ...desc.equivalence import same_bytes

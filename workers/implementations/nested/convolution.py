@@ -5,8 +5,9 @@ Kernels of 1 multiply the pixels as they are; others multiply windows, which are
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Final
+
+from poolrt.cachestore.deferred_dataclass import replace
 
 from ...desc import Arg, Convolution, Matmul, MemoryDesc, PostOp, PrimitiveAttr, item_size
 from ...desc.equivalence import same_bytes

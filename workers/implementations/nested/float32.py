@@ -6,10 +6,10 @@ too, and their copies in f32 are in the scratchpad.
 
 from __future__ import annotations
 
-import dataclasses
-from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Final
+
+from poolrt.cachestore.deferred_dataclass import fields, replace
 
 from ...desc import MemoryDesc, OpDesc, PrimitiveAttr
 from ...engines.target import EXTENSIONS, Target
@@ -48,7 +48,7 @@ class NestedFloat32:
 
     def complete(self, op: Any, attr: PrimitiveAttr, target: Target) -> Any:
         inner = _in_float32(op, attr, target).op
-        layouts = {f.name: getattr(inner, f.name) for f in dataclasses.fields(op)}
+        layouts = {f.name: getattr(inner, f.name) for f in fields(op)}
         chosen = {
             name: replace(layouts[name], dtype=md.dtype)
             for name in layouts
@@ -78,7 +78,7 @@ class NestedFloat32:
 @lru_cache(maxsize=1024)
 def _in_float32(op: OpDesc, attr: PrimitiveAttr, target: Target) -> PrimitiveDesc:
     """Return the primitive that computes an operation in f32. Raises UnsupportedPrimitive."""
-    changed = {f.name: _widened(getattr(op, f.name)) for f in dataclasses.fields(op)}
+    changed = {f.name: _widened(getattr(op, f.name)) for f in fields(op)}
     steps = tuple(p if p.src1 is None else replace(p, src1=_widened(p.src1)) for p in attr.post_ops)
     attributes = replace(nested_attributes(attr), post_ops=steps)
     return primitive_desc(replace(op, **changed), attributes, target, references=False)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+
+from poolrt.cachestore.deferred_dataclass import dataclass
 
 from ...desc import MemoryDesc, item_size
 from ..program import LaunchArgument

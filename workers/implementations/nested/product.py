@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
 from typing import Final
+
+from poolrt.cachestore.deferred_dataclass import dataclass, replace
 
 from ...desc import Arg, Convolution, InnerProduct, Matmul, MemoryDesc, PrimitiveAttr, Reduction
 from ...desc.equivalence import same_bytes

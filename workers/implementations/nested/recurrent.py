@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Final, Generic, NamedTuple, TypeVar
+
+from poolrt.cachestore.deferred_dataclass import replace
 
 from ...desc import Arg, Binary, Gru, Lstm, Matmul, MemoryDesc, PrimitiveAttr, Rnn
 from ...engines.target import Target

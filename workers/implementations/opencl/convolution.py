@@ -9,8 +9,9 @@ from __future__ import annotations
 import itertools
 from array import array
 from collections.abc import Iterable
-from dataclasses import dataclass
 from math import prod
+
+from poolrt.cachestore.deferred_dataclass import dataclass
 
 from ...desc import Arg, Convolution, PrimitiveAttr
 from ...engines.target import Target

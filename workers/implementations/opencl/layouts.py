@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields, replace
 from typing import Any, TypeVar
+
+from poolrt.cachestore.deferred_dataclass import fields, replace
 
 from ...desc import MemoryDesc, OpDesc
 

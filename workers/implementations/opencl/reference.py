@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import math
 import struct
-from dataclasses import dataclass
 from typing import Any, Final
+
+from poolrt.cachestore.deferred_dataclass import dataclass
 
 from ...desc import OpDesc, PrimitiveAttr
 from ...engines.target import Target

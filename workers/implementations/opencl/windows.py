@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
+
+from poolrt.cachestore.deferred_dataclass import dataclass
 
 from ...desc import Convolution, Pooling
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
+from poolrt.cachestore.deferred_dataclass import replace
 
 from ...desc import Arg, Attention, MemoryDesc, PrimitiveAttr
 from ...engines.target import Target
@@ -44,7 +44,7 @@ def complete(op: Attention) -> Attention:
     """Return an operation with every layout ``any`` chosen: dst has the query's, the others are row-major."""
     query, key, value = (_plain(md) for md in (op.query, op.key, op.value))
     mask = None if op.mask is None else _plain(op.mask)
-    return dataclasses.replace(op, query=query, key=key, value=value, mask=mask, dst=follow(op.dst, query))
+    return replace(op, query=query, key=key, value=value, mask=mask, dst=follow(op.dst, query))
 
 
 def _plain(md: MemoryDesc) -> MemoryDesc:

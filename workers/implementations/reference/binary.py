@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
+from poolrt.cachestore.deferred_dataclass import replace
 
 from ...desc import Arg, Binary, PrimitiveAttr
 from ...desc.operations.binary import BITWISE_ALGORITHMS
@@ -28,7 +28,7 @@ class ReferenceBinary(ReferenceImplementation[Binary]):
         src0 = follow(op.src0, op.src1)
         src1 = follow(op.src1, src0)
         wide = src0 if src0.dims == op.dst.dims else src1
-        return dataclasses.replace(op, src0=src0, src1=src1, dst=follow(op.dst, wide))
+        return replace(op, src0=src0, src1=src1, dst=follow(op.dst, wide))
 
     def program(self, op: Binary, attr: PrimitiveAttr, target: Target) -> Program:
         if op.dst.elements == 0:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
+from poolrt.cachestore.deferred_dataclass import replace
 
 from ...desc import Arg, PrimitiveAttr, Select
 from ...engines.target import Target
@@ -36,4 +36,4 @@ def complete(op: Select) -> Select:
     own = (op.dst, op.src0, op.src1, op.condition)
     known = next((md for md in own if not md.is_any and md.dims == op.dst.dims), op.dst)
     condition, src0, src1, dst = (follow(md, known) for md in (op.condition, op.src0, op.src1, op.dst))
-    return dataclasses.replace(op, condition=condition, src0=src0, src1=src1, dst=dst)
+    return replace(op, condition=condition, src0=src0, src1=src1, dst=dst)

@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
 import llvmlite.ir as ir
 import numpy as np
+
+from poolrt.cachestore.deferred_dataclass import dataclass
 
 from ...desc.data_type import LIMITS, item_size
 from .compiler import types

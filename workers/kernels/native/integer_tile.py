@@ -7,10 +7,11 @@ not unrolled, as that of `reduce_tile`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 import llvmlite.ir as ir
+
+from poolrt.cachestore.deferred_dataclass import dataclass
 
 from .compiler import types
 from .compiler.language import intrinsic

@@ -7,10 +7,11 @@ numbers float32 holds, else in float64. Elements of one type are moved bit by bi
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Final
 
 import llvmlite.ir as ir
+
+from poolrt.cachestore.deferred_dataclass import dataclass
 
 from ...desc.data_type import LIMITS
 from .compiler import types

@@ -9,10 +9,11 @@ and unrolled versions are slower because LLVM then hoists loads until accumulato
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 import llvmlite.ir as ir
+
+from poolrt.cachestore.deferred_dataclass import dataclass
 
 from .compiler import types
 from .compiler.language import intrinsic

@@ -5,10 +5,11 @@ A kind is ``s``, ``u`` or ``f`` with the bits of an element.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Final
 
 import llvmlite.ir as ir
+
+from poolrt.cachestore.deferred_dataclass import dataclass
 
 from .compiler import types
 from .compiler.language import intrinsic

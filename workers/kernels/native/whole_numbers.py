@@ -5,11 +5,12 @@ Those of `SATURATING` give what float64, rounded and saturated, gives, in fewer 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
 import llvmlite.ir as ir
+
+from poolrt.cachestore.deferred_dataclass import dataclass
 
 from ...desc.data_type import WRAPPING
 from .compiler import types

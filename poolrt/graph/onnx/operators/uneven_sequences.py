@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Final, TypeAlias
 
 import numpy as np
+
+from poolrt.cachestore.deferred_dataclass import replace
 
 from ...values import Value
 from ..call import NodeCall, Results

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Final
 
 import llvmlite.ir as ir
 import numpy as np
 from llvmlite.ir import IRBuilder
 from llvmlite.ir.values import Value
+
+from poolrt.cachestore.deferred_dataclass import dataclass
 
 from . import types
 

@@ -5,11 +5,11 @@ A variable has a place on the stack, from which LLVM makes registers. An assignm
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import llvmlite.ir as ir
 from llvmlite.ir import IRBuilder
 from llvmlite.ir.values import Block, Value
+
+from poolrt.cachestore.deferred_dataclass import dataclass
 
 from . import types
 from .operands import Operand, Refused, Typed, cast, common

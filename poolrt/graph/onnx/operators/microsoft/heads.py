@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+
+from poolrt.cachestore.deferred_dataclass import dataclass
 
 from ...call import NodeCall
 from ...tensors import Operand, dtype_of, shape_of
