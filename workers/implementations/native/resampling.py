@@ -6,12 +6,22 @@ import math
 import struct
 from typing import Final
 
-from ...desc import Arg, PrimitiveAttr, Resampling
+from ...desc import Arg, PrimitiveAttr, Resampling, item_size
 from ...engines.target import Target
 from ...kernels.spec import KernelSpec
 from ..program import Launch, LaunchArgument, Program
 from ..resampling_places import UNIT, Place, places, taps
-from .blocks import CHUNK, LANES, channel_blocks, channel_tail, is_blocked, refuse_different, refuse_permuted
+from .blocks import (
+    CHUNK,
+    EVERY_TYPE,
+    LANES,
+    channel_blocks,
+    channel_tail,
+    is_blocked,
+    lane_size,
+    refuse_different,
+    refuse_permuted,
+)
 from .chain import chain, chain_source, refuse_chain
 from .implementation import NativeImplementation
 
@@ -19,6 +29,8 @@ from .implementation import NativeImplementation
 _SPATIAL: Final = 3
 #: Positions of a row that the kernel widens at once.
 _STRIP: Final = 512
+#: Bytes of an element -> the data type as which the kernel moves it.
+_MOVED: Final = {1: "u8", 2: "u16", 4: "u32", 8: "u64"}
 
 
 class NativeResampling(NativeImplementation[Resampling]):
@@ -32,7 +44,10 @@ class NativeResampling(NativeImplementation[Resampling]):
         op = self.complete(op, attr, target)
         if _looks_outside(op):
             return "places outside of src are not supported"
-        return refuse_permuted(op.src, op.dst) or refuse_different(op.src, op.dst) or refuse_chain(attr, op.dst)
+        if op.dst.dtype in ("f16", "bf16") and not _moves(op, attr):
+            return f"{op.dst.dtype} is faster as f32"
+        refused = refuse_permuted(op.src, op.dst, dtypes=EVERY_TYPE) or refuse_different(op.src, op.dst)
+        return refused or refuse_chain(attr, op.dst)
 
     def program(self, op: Resampling, attr: PrimitiveAttr, target: Target) -> Program:
         if op.dst.elements == 0:
@@ -42,7 +57,10 @@ class NativeResampling(NativeImplementation[Resampling]):
         alone = Place((0,) * taps(op), (UNIT, *(0,) * (taps(op) - 1)))
         axes = [[alone] for _ in missing] + [places(op, axis) for axis in range(op.src.ndims - 2)]
         part = "blocked" if is_blocked(op.dst) else "rows"
-        tables = [*map(_records, axes[:2]), _records(axes[2]) if part == "blocked" else _arrays(axes[2])]
+        moves = _moves(op, attr)
+        real = "f" if moves or lane_size(op.dst.dtype) == 4 else "d"
+        width = _records if part == "blocked" else _arrays
+        tables = [*(_records(axis, real) for axis in axes[:2]), width(axes[2], real)]
         starts = (0, len(tables[0]), len(tables[0]) + len(tables[1]))
         lines = wanted[0] * wanted[1]
         if part == "blocked":
@@ -58,15 +76,20 @@ class NativeResampling(NativeImplementation[Resampling]):
             *(("i", number) for number in (*sizes, *wanted, *more)),
         )  # fmt: skip
         close = part == "rows" and _are_close(axes[2])
-        # A row that repeats elements is written without a post-op.
-        repeats = part == "rows" and op.algorithm == "nearest" and not attr.post_ops
-        repeat = _repeat(axes[2]) if repeats else 1
+        repeat = _repeat(axes[2]) if moves and part == "rows" else 1
+        dtype = _MOVED[item_size(op.dst.dtype)] if moves else op.dst.dtype
         kernel = KernelSpec.of(
-            "resampling", part=part, linear=op.algorithm == "linear", close=close, chain=chain(attr), repeat=repeat
-        )
+            "resampling", part=part, linear=op.algorithm == "linear", close=close, chain=chain(attr), repeat=repeat,
+            dtype=dtype,
+        )  # fmt: skip
         if op.algorithm == "cubic":
-            kernel = KernelSpec.of("resampling_cubic", part=part, chain=chain(attr))
+            kernel = KernelSpec.of("resampling_cubic", part=part, chain=chain(attr), dtype=dtype)
         return Program((kernel,), (Launch(0, args, work),), tables=b"".join(tables))
+
+
+def _moves(op: Resampling, attr: PrimitiveAttr) -> bool:
+    """Return whether elements are moved as they are."""
+    return op.algorithm == "nearest" and not attr.post_ops
 
 
 def _looks_outside(op: Resampling) -> bool:
@@ -83,9 +106,9 @@ def _shared(place: Place) -> tuple[tuple[int, ...], tuple[float, ...]]:
     return place.elements, tuple(weight / UNIT for weight in place.weights)
 
 
-def _records(seen: list[Place]) -> bytes:
-    """Return for each index its elements, then its weights."""
-    return b"".join(struct.pack(f"<{len(e)}q{len(w)}f", *e, *w) for e, w in map(_shared, seen))
+def _records(seen: list[Place], real: str) -> bytes:
+    """Return for each index its elements, then its weights as numbers of a type of `struct`'s."""
+    return b"".join(struct.pack(f"<{len(e)}q{len(w)}{real}", *e, *w) for e, w in map(_shared, seen))
 
 
 def _pairs(seen: list[Place]) -> int:
@@ -115,14 +138,14 @@ def _are_close(seen: list[Place]) -> bool:
     return True
 
 
-def _arrays(seen: list[Place]) -> bytes:
+def _arrays(seen: list[Place], real: str) -> bytes:
     """Return an array of the first elements, of the second ones and so on, then of weights, padded to whole vectors."""
     places = list(map(_shared, seen))
     places += places[-1:] * (-len(places) % LANES)
     columns = [*zip(*(elements for elements, _ in places), strict=True)]
     weights = [*zip(*(weights for _, weights in places), strict=True)]
     packed = [struct.pack(f"<{len(column)}i", *column) for column in columns]
-    return b"".join((*packed, *(struct.pack(f"<{len(column)}f", *column) for column in weights)))
+    return b"".join((*packed, *(struct.pack(f"<{len(column)}{real}", *column) for column in weights)))
 
 
 IMPLEMENTATIONS = (NativeResampling(),)

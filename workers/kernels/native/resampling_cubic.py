@@ -1,7 +1,8 @@
 """Resample up to three spatial dimensions by cubic convolution: four elements of src and four weights a dimension.
 
-Tables have for each index of dst a record of four places (int64) and four weights (float32), or for rows along the width four
-arrays of places (int32), then four of weights. ``rows`` has 16 positions of a row a vector. It widens the rows of src that it
+Tables have for each index of dst a record of four places (int64) and four weights, or for rows along the width four arrays of
+places (int32), then four of weights. Weights are of the type of lanes: float32, or float64 for data types that float32 does not
+hold. ``rows`` has 16 positions of a row a vector. It widens the rows of src that it
 needs into memory on the stack, one for each number of height and depth modulo 4, and adds them up in a further row: rows that
 the next row of dst needs too are there. ``blocked`` has 16 channels a vector. Elements of weight 0 count nothing, even if they
 are infinite.
@@ -12,41 +13,48 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from . import functions
 from .compiler import types
 from .compiler.language import inlined
-from .resampling import ROW, STRIP, gather, istore, stack
-from .vec import fload, iload, vabs, vfma, vkeep, vload, vselect_gt, vset, vstore, vstore_part
+from .resampling import STRIP, istore, stack
+from .samples import Samples, samples
+from .vec import iload, vabs, vfma, vkeep, vselect_gt
 
-#: Bytes of a record, and where its weights begin.
-_RECORD = 48
+#: Where the weights of a record begin.
 _WEIGHTS = 32
 _ROWS = 17
 
 
-def make(isa: str, part: str, chain: tuple[Any, ...]) -> tuple[Callable[..., None], Any]:
+def make(isa: str, part: str, chain: tuple[Any, ...], dtype: str = "f32") -> tuple[Callable[..., None], Any]:
     """Return a kernel and its signature, those of `resampling`."""
-    return _rows(chain) if part == "rows" else _blocked(chain)
+    of = samples(dtype, False)
+    return _rows(of, chain, dtype) if part == "rows" else _blocked(of, chain, dtype)
 
 
-@inlined
-def _widen(line: int, to: int, width: int, padded: int, first: int, count: int) -> None:
-    """Write a row of src, seen from ``count`` positions of dst, to an address."""
-    zero = vset(np.float32(0.0))
-    for at in range(4 * first, 4 * (first + count), 64):
-        value = zero
-        for tap in range(4):
-            weight = vload(width + 4 * padded * (4 + tap) + at)
-            seen = vselect_gt(vabs(weight), zero, gather(line, width + 4 * padded * tap + at), zero)
-            value = vfma(seen, weight, value)
-        vstore(to + at - 4 * first, value)
+def _widener(of: Samples) -> Any:
+    """Return a function that writes a row of src, seen from ``count`` positions of dst, to an address."""
+    lane, gather, weights, keep, fill, real = of.lane, of.gather, of.load_kept, of.keep, of.fill, of.real
+
+    @inlined
+    def widen(line: int, to: int, width: int, padded: int, first: int, count: int) -> None:
+        zero = fill(real(0.0))
+        for index in range(first, first + count, 16):
+            value = zero
+            for tap in range(4):
+                weight = weights(width + (16 + lane * tap) * padded + lane * index)
+                seen = vselect_gt(vabs(weight), zero, gather(line, width + 4 * padded * tap + 4 * index), zero)
+                value = vfma(seen, weight, value)
+            keep(to + lane * (index - first), value)
+
+    return widen
 
 
-def _rows(chain: tuple[Any, ...]) -> tuple[Callable[..., None], Any]:
-    finish = functions.post_ops(chain)
-    memory = stack(_ROWS)
+def _rows(of: Samples, chain: tuple[Any, ...], dtype: str) -> tuple[Callable[..., None], Any]:
+    finish = functions.post_ops_part(chain, dtype)
+    memory, widen = stack(_ROWS, of.lane), _widener(of)
+    size, lane, store, store_part, load_kept, keep = of.size, of.lane, of.store, of.store_part, of.load_kept, of.keep
+    weight, fill, real = of.weight, of.fill, of.real
+    row_bytes, record = lane * STRIP, _WEIGHTS + 4 * lane
 
     def kernel(
         begin: int, end: int, src: int, dst: int, other: int, depth: int, height: int, width: int,
@@ -54,8 +62,8 @@ def _rows(chain: tuple[Any, ...]) -> tuple[Callable[..., None], Any]:
         padded: int, chunk: int,
     ) -> None:  # fmt: skip
         rows = memory()
-        numbers = rows + _ROWS * ROW
-        total = rows + 16 * ROW
+        numbers = rows + _ROWS * row_bytes
+        total = rows + 16 * row_bytes
         strips = (out_width + STRIP - 1) // STRIP
         lines = out_depth * out_height
         pieces = (lines + chunk - 1) // chunk
@@ -65,42 +73,44 @@ def _rows(chain: tuple[Any, ...]) -> tuple[Callable[..., None], Any]:
             plane = rest // strips
             first = (rest - plane * strips) * STRIP
             count = min(STRIP, out_width - first)
-            image = src + 4 * plane * in_depth * in_height * in_width
+            image = src + size * plane * in_depth * in_height * in_width
             for slot in range(16):
                 istore(numbers + 8 * slot, -1)
             for line in range(start, min(lines, start + chunk)):
-                d = depth + _RECORD * (line // out_height)
-                h = height + _RECORD * (line % out_height)
-                for at in range(0, 4 * count, 64):
-                    vstore(total + at, vset(np.float32(0.0)))
+                d = depth + record * (line // out_height)
+                h = height + record * (line % out_height)
+                for at in range(0, lane * count, 16 * lane):
+                    keep(total + at, fill(real(0.0)))
                 for far in range(4):
-                    deep = fload(d + _WEIGHTS + 4 * far)
+                    deep = weight(d + _WEIGHTS + lane * far)
                     for low in range(4):
-                        high = fload(h + _WEIGHTS + 4 * low)
+                        high = weight(h + _WEIGHTS + lane * low)
                         if deep == 0.0 or high == 0.0:
                             continue
                         number = iload(d + 8 * far) * in_height + iload(h + 8 * low)
                         slot = 4 * (iload(d + 8 * far) & 3) + (iload(h + 8 * low) & 3)
-                        row = rows + slot * ROW
+                        row = rows + slot * row_bytes
                         if iload(numbers + 8 * slot) != number:
                             istore(numbers + 8 * slot, number)
-                            _widen(image + 4 * number * in_width, row, width, padded, first, count)
-                        weight = vset(deep * high)
-                        for at in range(0, 4 * count, 64):
-                            vstore(total + at, vfma(vload(row + at), weight, vload(total + at)))
-                to = 4 * ((plane * lines + line) * out_width + first)
-                for at in range(0, 4 * count, 64):
-                    value = finish(vload(total + at), other + to + at)
-                    if at + 64 <= 4 * count:
-                        vstore(dst + to + at, value)
+                            widen(image + size * number * in_width, row, width, padded, first, count)
+                        share = fill(deep * high)
+                        for at in range(0, lane * count, 16 * lane):
+                            keep(total + at, vfma(load_kept(row + at), share, load_kept(total + at)))
+                to = size * ((plane * lines + line) * out_width + first)
+                for at in range(0, count, 16):
+                    value = finish(load_kept(total + lane * at), other + to + size * at, min(16, count - at))
+                    if at + 16 <= count:
+                        store(dst + to + size * at, value)
                     else:
-                        vstore_part(dst + to + at, value, count & 15)
+                        store_part(dst + to + size * at, value, count & 15)
 
     return kernel, types.void(*[types.int64] * 16)
 
 
-def _blocked(chain: tuple[Any, ...]) -> tuple[Callable[..., None], Any]:
-    finish = functions.post_ops(chain)
+def _blocked(of: Samples, chain: tuple[Any, ...], dtype: str) -> tuple[Callable[..., None], Any]:
+    finish = functions.post_ops(chain, dtype)
+    size, lane, load, store, weight, fill, real = of.size, of.lane, of.load, of.store, of.weight, of.fill, of.real
+    record, step = _WEIGHTS + 4 * lane, 16 * size
 
     def kernel(
         begin: int, end: int, src: int, dst: int, other: int, depth: int, height: int, width: int,
@@ -111,25 +121,25 @@ def _blocked(chain: tuple[Any, ...]) -> tuple[Callable[..., None], Any]:
         for item in range(begin, end):
             block = item // lines
             line = item - block * lines
-            d = depth + _RECORD * (line // out_height)
-            h = height + _RECORD * (line % out_height)
-            image = src + 64 * block * in_depth * in_height * in_width
+            d = depth + record * (line // out_height)
+            h = height + record * (line % out_height)
+            image = src + step * block * in_depth * in_height * in_width
             lanes = tail if block % period == period - 1 else 16
-            to = 64 * item * out_width
-            for w in range(width, width + _RECORD * out_width, _RECORD):
-                value = vset(np.float32(0.0))
+            to = step * item * out_width
+            for w in range(width, width + record * out_width, record):
+                value = fill(real(0.0))
                 for far in range(4):
-                    deep = fload(d + _WEIGHTS + 4 * far)
+                    deep = weight(d + _WEIGHTS + lane * far)
                     for low in range(4):
-                        high = deep * fload(h + _WEIGHTS + 4 * low)
+                        high = deep * weight(h + _WEIGHTS + lane * low)
                         if high == 0.0:
                             continue
-                        row = image + 64 * (iload(d + 8 * far) * in_height + iload(h + 8 * low)) * in_width
+                        row = image + step * (iload(d + 8 * far) * in_height + iload(h + 8 * low)) * in_width
                         for tap in range(4):
-                            weight = high * fload(w + _WEIGHTS + 4 * tap)
-                            if weight != 0.0:
-                                value = vfma(vload(row + 64 * iload(w + 8 * tap)), vset(weight), value)
-                vstore(dst + to, vkeep(finish(value, other + to), lanes))
-                to += 64
+                            share = high * weight(w + _WEIGHTS + lane * tap)
+                            if share != 0.0:
+                                value = vfma(load(row + step * iload(w + 8 * tap)), fill(share), value)
+                store(dst + to, vkeep(finish(value, other + to), lanes))
+                to += step
 
     return kernel, types.void(*[types.int64] * 16)

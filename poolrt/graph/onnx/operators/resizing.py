@@ -23,7 +23,8 @@ _MODES: Final = {"nearest": "nearest", "linear": "linear", "bilinear": "linear",
 def resize(call: NodeCall) -> Operand:
     """Resample the dimensions that change; all others are moved to the front and joined to images and channels.
 
-    Integers are computed as floats; as in ONNX Runtime, the fractions of interpolated ones are cut off.
+    Integers are computed as floats; as in ONNX Runtime, the fractions of interpolated ones are cut off. The nearest ones are
+    moved as they are.
     """
     sizes = call.shape(0)
     rank = len(sizes)
@@ -53,7 +54,9 @@ def resize(call: NodeCall) -> Operand:
         # A mask of images that have no padding, which detectors resize.
         return call.folding.fill(source.reshape(-1)[:1], wanted)
     dtype = dtype_of(source)
-    if dtype not in FLOATS and (mode != "nearest" or dtype in _SMALL):
+    weighs = call.integer("antialias", 0) or options["coordinates"] == "tf_half_pixel_for_nn"
+    moves = mode == "nearest" and not crops and not weighs
+    if dtype not in FLOATS and not moves and (mode != "nearest" or dtype in _SMALL):
         wide = call.math.cast(call.tensor(0), "float32" if dtype in _SMALL else "float64")
         return call.math.cast(resize(call.with_operands(wide, *call.operands[1:])), dtype)
     if crops:
@@ -61,8 +64,7 @@ def resize(call: NodeCall) -> Operand:
         changed = [axis for axis in changed if region[axis] != (0.0, 1.0) or wanted[axis] != sizes[axis]]
         options["roi"] = [region[axis][side] for side in range(2) for axis in changed]
     chosen = [scales[axis] for axis in changed], [wanted[axis] for axis in changed]
-    weighs = call.integer("antialias", 0) or options["coordinates"] == "tf_half_pixel_for_nn"
-    if weighs or dtype not in FLOATS:
+    if weighs or (dtype not in FLOATS and not moves):
         return _weigh(call, changed, *chosen, mode, options)
     extent = _extent(call, changed, *chosen, options)
     if extent is None:
@@ -107,7 +109,7 @@ def _weigh(
 
 
 def _resample(call: NodeCall, axes: list[int], wanted: list[int], mode: str, extent: dict[str, Any]) -> Operand:
-    source, sizes, m = call.real(0), call.shape(0), call.math
+    source, sizes, m = call.tensor(0), call.shape(0), call.math
     rank = len(sizes)
     kept = [axis for axis in range(rank) if axis not in axes]
     order = [*kept, *axes]

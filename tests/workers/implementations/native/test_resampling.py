@@ -13,6 +13,7 @@ from poolrt.workers.engines.target import cpu_target
 from poolrt.workers.implementations.primitive_desc import UnsupportedPrimitive, primitive_desc, primitive_descs
 from tests.references import assert_close, reference
 from tests.workers.cases import Case, integers
+from tests.workers.implementations.reference.drawing import DOUBT, LAST_PLACE
 from tests.workers.levels import target_of
 from tests.workers.native_runner import NativeRunner
 from tests.workers.support.problems import FAST, summand
@@ -28,6 +29,7 @@ PROBLEMS = (
     ((1, 1), (6, 2, 3), (2, 5, 2)),
     ((1, 16), (8, 8), (8, 8)),
 )
+RARE = ("s64", "u64", "u32", "s16", "u16", "s8", "bool")
 ALGORITHMS = ("linear", pytest.param("nearest", marks=pytest.mark.slow))
 
 
@@ -46,6 +48,47 @@ def test_sizes_grow_and_shrink(native: NativeRunner, isa: str, algorithm: str, b
         assert primitive_desc(op, PrimitiveAttr(), target_of(isa)).impl_name() == "native:resampling"
         src = integers(op.src.dims, low=1, high=90)  # of one sign: nothing cancels
         native.check(Case(f"{outer} {small} {large}", op, {Arg.SRC: src}, rtol=7 * 2.0**-23), isa)
+
+
+@pytest.mark.parametrize("blocked", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("algorithm", ["linear", "nearest", "cubic"])
+@pytest.mark.parametrize("dtype", ["f64", "s32", "u8", *(pytest.param(each, marks=pytest.mark.slow) for each in RARE)])
+def test_other_types_are_rounded_once(
+    native: NativeRunner, isa: str, dtype: str, algorithm: str, blocked: bool
+) -> None:
+    for outer, small, large in PROBLEMS:
+        op = resampling(algorithm, outer, small, large, blocked)
+        op = dataclasses.replace(
+            op, src=dataclasses.replace(op.src, dtype=dtype), dst=dataclasses.replace(op.dst, dtype=dtype)
+        )
+        pd = primitive_desc(op, PrimitiveAttr(), target_of(isa))
+        assert pd.impl_name() == "native:resampling"
+        lowest, highest = (0, 1) if dtype == "bool" else (0, 200) if dtype[0] == "u" else (-100, 100)
+        args = {int(Arg.SRC): np.random.default_rng(7).integers(lowest, highest + 1, op.src.dims).astype(np.float64)}
+        want = reference(op, PrimitiveAttr(), args)
+        added = summand(op, args, pd.impl_name(), Arg.DST)
+        limit = LAST_PLACE.get(dtype, 0.0)
+        assert_close(native.results(pd, args)[Arg.DST], want, dtype, limit, str(op), added, DOUBT["resampling"])
+
+
+def test_elements_that_are_only_moved_keep_all_bits(native: NativeRunner, isa: str) -> None:
+    for dtype, stored in (
+        ("s64", np.int64),
+        ("u64", np.uint64),
+        ("s32", np.int32),
+        ("s16", np.int16),
+        ("u8", np.uint8),
+    ):
+        for src, dst in (((5, 37), (7, 90)), ((4, 40), (8, 80)), ((6, 50), (3, 20))):
+            op = Resampling(MemoryDesc((1, 2, *src), dtype), MemoryDesc((1, 2, *dst), dtype), "nearest")
+            limits = np.iinfo(stored)
+            given = np.random.default_rng(3).integers(limits.min, limits.max, op.src.dims, stored, endpoint=True)
+            places = [
+                np.clip(np.floor((np.arange(wide) + 0.5) * size / wide - 0.5 + 0.5), 0, size - 1).astype(int)
+                for size, wide in zip(src, dst, strict=True)
+            ]
+            got = native.results(primitive_desc(op, PrimitiveAttr(), target_of(isa)), {int(Arg.SRC): given})[Arg.DST]
+            np.testing.assert_array_equal(got, given[:, :, places[0]][..., places[1]])
 
 
 @pytest.mark.parametrize("factor", [2, 3, 4, 8, 16])
@@ -115,6 +158,17 @@ def test_a_chain_follows(native: NativeRunner, isa: str, blocked: bool) -> None:
     attr = PrimitiveAttr((PostOp("binary", "add", src1=op.dst), PostOp("eltwise", "relu")))
     args = {int(Arg.SRC): integers(op.src.dims), post_op_src(0): integers(op.dst.dims, "added")}
     native.check(Case("", op, args, attr, rtol=1e-6, atol=4e-6), isa)
+
+
+@pytest.mark.parametrize("dtype", ["f16", "bf16"])
+def test_types_of_16_bits_are_converted_unless_they_are_moved(dtype: str) -> None:
+    op = resampling("nearest", (1, 3), (5, 5), (15, 5), False)
+    op = dataclasses.replace(
+        op, src=dataclasses.replace(op.src, dtype=dtype), dst=dataclasses.replace(op.dst, dtype=dtype)
+    )
+    assert primitive_desc(op, PrimitiveAttr(), cpu_target()).impl_name() == "native:resampling"
+    linear = dataclasses.replace(op, algorithm="linear")
+    assert primitive_desc(linear, PrimitiveAttr(), cpu_target()).impl_name() == "nested:f32"
 
 
 def test_what_the_kernels_cannot_do_is_refused_with_the_reason() -> None:

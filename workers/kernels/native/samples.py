@@ -1,0 +1,161 @@
+"""Elements of rows as resampling takes them: by their numbers, computed with as lanes or only moved, of every data type."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final
+
+import llvmlite.ir as ir
+import numpy as np
+
+from .compiler import types
+from .compiler.language import intrinsic
+from .elements import STORED, elements, widened
+from .vec import (
+    F32,
+    F64,
+    I8,
+    I16,
+    I32,
+    I64,
+    LANES,
+    VI,
+    VM,
+    Builder,
+    Value,
+    VectorType,
+    call,
+    dload,
+    doubles,
+    fload,
+    isa_of,
+    pointer,
+    splat,
+    vector,
+)
+from .whole_numbers import whole_numbers
+
+_VB: Final = ir.VectorType(I8, LANES)
+
+
+@dataclass(frozen=True, slots=True)
+class Samples:
+    """What resampling uses of a data type: bytes of an element, a lane and a weight, and functions on addresses.
+
+    Lanes in scratch memory are kept as they are. Elements that are only moved have no ``fill``.
+    """
+
+    size: int
+    lane: int
+    share: int
+    load: Any  #: (address) -> lanes
+    gather: Any  #: (row, table) -> lanes: elements whose numbers (16 int32) a table has
+    pick: Any  #: the same if no number is more than 15 above the first; up to 60 bytes behind the row are read
+    store: Any  #: (address, lanes)
+    store_part: Any  #: (address, lanes, count)
+    load_kept: Any  #: (address of scratch memory) -> lanes; also an array of weights
+    keep: Any  #: (address of scratch memory, lanes)
+    weight: Any  #: (address) -> a weight of a record
+    fill: Any  #: (weight) -> it in every lane
+    real: Any  #: np.float32 or np.float64
+
+
+@lru_cache
+def samples(dtype: str, moves: bool) -> Samples:
+    """Return what kernels use of a data type; if they only move elements, that is one of integers without sign."""
+    gather, pick = _make_gather(dtype, moves, False), _make_gather(dtype, moves, True)
+    if moves:
+        raw = whole_numbers(dtype, "max")
+        return Samples(
+            raw.size, raw.size, 4, raw.load, gather, pick, raw.store, raw.store_part, raw.load, raw.store, fload, None,
+            np.float32,
+        )  # fmt: skip
+    of = elements(dtype)
+    kept = of.lanes_as
+    weight = fload if of.real is np.float32 else dload
+    return Samples(
+        of.size, kept.size, kept.size, of.load, gather, pick, of.store, of.store_part, kept.load, kept.store, weight,
+        of.fill, of.real,
+    )  # fmt: skip
+
+
+def make_repeated(dtype: str, times: int) -> Any:
+    """Return the intrinsic that loads as many elements, whole numbers, as make a vector if each is there so many ``times``."""
+    kind = STORED[dtype]
+    lanes = VectorType(f"i{kind.width}", ir.VectorType(kind, LANES), types.int64)
+
+    @intrinsic
+    def repeated(_: Any, place: types.Integer) -> Any:
+        def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
+            few = ir.VectorType(kind, LANES // times)
+            found = b.load(pointer(b, a[0], few), align=1)
+            numbers = ir.Constant(ir.VectorType(I32, LANES), [lane // times for lane in range(LANES)])
+            return b.shuffle_vector(found, ir.Constant(few, ir.Undefined), numbers)
+
+        return lanes(types.int64), emit
+
+    return repeated
+
+
+def _make_gather(dtype: str, moves: bool, close: bool) -> Any:
+    kind = STORED[dtype]
+    if moves:
+        lanes = VectorType(f"i{kind.width}", ir.VectorType(kind, LANES), types.int64)
+    else:
+        lanes = vector if elements(dtype).real is np.float32 else doubles
+
+    @intrinsic
+    def gather(_: Any, row: types.Integer, table: types.Integer) -> Any:
+        def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
+            numbers = b.load(pointer(b, a[1], VI), align=4)
+            permute = _PERMUTES.get(kind) if close else None
+            found = permute(b, a[0], numbers, kind) if permute else None
+            found = _gathered(b, a[0], numbers, kind) if found is None else found
+            return found if moves else widened(b, found, dtype)
+
+        return lanes(types.int64, types.int64), emit
+
+    return gather
+
+
+def _gathered(b: Builder, row: Value, numbers: Value, kind: ir.Type) -> Value:
+    """Return elements by their numbers; of fewer bytes than an instruction reads, the next ones are read, too."""
+    size = {F32: 4, F64: 8}.get(kind) or kind.width // 8
+    read = I32 if kind in (I8, I16) else kind
+    wide = ir.VectorType(I64, LANES)
+    offsets = b.mul(b.sext(numbers, wide), ir.Constant(wide, [size] * LANES))
+    where = b.inttoptr(b.add(splat(b, row), offsets), ir.VectorType(read.as_pointer(), LANES))
+    found = ir.VectorType(read, LANES)
+    every = ir.Constant(VM, [1] * LANES)
+    name = f"llvm.masked.gather.v16{'f' if read in (F32, F64) else 'i'}{8 * max(size, 4)}.v16p0"
+    got = call(b, name, where, I32(min(size, 4)), every, ir.Constant(found, None), result=found)
+    return b.trunc(got, ir.VectorType(kind, LANES)) if read != kind else got
+
+
+def _permuted_words(b: Builder, row: Value, numbers: Value, kind: ir.Type) -> Value | None:
+    """Return elements of 32 bits by a permutation of those from the first one, None if the level has none."""
+    if isa_of(b) != "x86-64-v4":
+        return None
+    lanes, floats = ir.VectorType(kind, LANES), ir.VectorType(F32, LANES)
+    first, rest = _first(b, numbers)
+    found = b.load(pointer(b, b.add(row, b.shl(first, I64(2))), floats), align=4)
+    return b.bitcast(call(b, "llvm.x86.avx512.permvar.sf.512", found, rest), lanes)
+
+
+def _permuted_bytes(b: Builder, row: Value, numbers: Value, kind: ir.Type) -> Value | None:
+    """Return bytes by a permutation of those from the first one, None if the level has none."""
+    if isa_of(b) in ("", "x86-64"):
+        return None
+    first, rest = _first(b, numbers)
+    found = b.load(pointer(b, b.add(row, first), _VB), align=1)
+    return call(b, "llvm.x86.ssse3.pshuf.b.128", found, b.trunc(rest, _VB), result=_VB)
+
+
+def _first(b: Builder, numbers: Value) -> tuple[Value, Value]:
+    """Return the first number, and how far all are above it."""
+    first = b.extract_element(numbers, I32(0))
+    return b.sext(first, I64), b.sub(numbers, splat(b, first))
+
+
+_PERMUTES: Final = {F32: _permuted_words, I32: _permuted_words, I8: _permuted_bytes}
