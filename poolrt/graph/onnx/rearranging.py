@@ -20,12 +20,12 @@ def accumulate(m: Tensors, x: Operand, axis: int, algorithm: str, exclusive: boo
     """
     if algorithm == "add" and not isinstance(x, Value):
         return m.folding.accumulate(x, axis, exclusive, reverse)
+    if algorithm == "add":
+        return m.graph.cumulative_sum(m.value(x), axis, exclusive, reverse, name=m.name("sum"))
     dtype = dtype_of(x)
     if dtype in WRAPS_AS:
         # High bits that do not fit are lost, as NumPy's are.
         return m.cast(accumulate(m, m.cast(x, WRAPS_AS[dtype]), axis, algorithm, exclusive, reverse), dtype)
-    if algorithm == "add":
-        return m.graph.cumulative_sum(m.value(x), axis, exclusive, reverse, name=m.name("sum"))
     size = shape_of(x)[axis]
     neutral = m.number(1, x)
     current: Operand = m.value(x)

@@ -77,7 +77,7 @@ class Pointwise(Family):
     ) -> Value:
         """Sum the elements along an axis up to each one, which an ``exclusive`` sum leaves out; in ``reverse`` from the end.
 
-        Limitation: sums of integers must not overflow.
+        Sums of integers wrap.
         """
         with self._build("cumulative_sum", **options) as node:
             value = node.operand("src", src)

@@ -15,7 +15,7 @@ from ..op_desc import OpDesc, require
 class CumulativeSum(OpDesc):
     """Sum the elements of src along an axis up to each one, which an ``exclusive`` sum leaves out; in ``reverse`` from the end.
 
-    Floats are added up in f64. Limitation: sums of integers must not overflow.
+    Floats are added up in f64. Sums of integers wrap as NumPy's do, those of s32, s8 and u8 too.
     """
 
     kind: ClassVar[str] = "cumulative_sum"

@@ -1,11 +1,11 @@
-"""Reduction of integers whose sums and products wrap, with any strides."""
+"""Reduction of integers as whole numbers, with any strides: all whose sums and products wrap, and the extremes of others."""
 
 from __future__ import annotations
 
 import struct
 from typing import Final
 
-from ...desc import WRAPPING, Arg, PrimitiveAttr, Reduction, item_size
+from ...desc import LIMITS, WRAPPING, Arg, PrimitiveAttr, Reduction, item_size
 from ...engines.target import Target
 from ...kernels.spec import KernelSpec
 from ..program import Launch, LaunchArgument, Program
@@ -14,6 +14,8 @@ from .strided_loops import ITEM_BYTES, StridedLoop, as_table, byte_strides, nest
 
 #: Algorithms whose results float64 does not hold, or not with the bits that are cut off.
 EXACT: Final = ("sum", "mul", "max", "min")
+#: Those whose results never saturate.
+_EXTREMES: Final = ("max", "min")
 
 
 class NativeWholeReduction(NativeImplementation[Reduction]):
@@ -29,8 +31,9 @@ class NativeWholeReduction(NativeImplementation[Reduction]):
         op = self.complete(op, attr, target)
         if op.algorithm not in EXACT:
             return f"algorithm {op.algorithm}; only {', '.join(EXACT)} are supported"
-        if op.src.dtype != op.dst.dtype or op.src.dtype not in WRAPPING:
-            return f"data types {op.src.dtype} and {op.dst.dtype}; only one of {', '.join(WRAPPING)} is supported"
+        exact = tuple(LIMITS) if op.algorithm in _EXTREMES else WRAPPING
+        if op.src.dtype != op.dst.dtype or op.src.dtype not in exact:
+            return f"data types {op.src.dtype} and {op.dst.dtype}; only one of {', '.join(exact)} is supported"
         return refuse_blocks(op.src, op.dst)
 
     def program(self, op: Reduction, attr: PrimitiveAttr, target: Target) -> Program:

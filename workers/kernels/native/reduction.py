@@ -201,6 +201,18 @@ def _strided(steps: tuple[Any, ...], finish: Any, src_type: str, dst_type: str) 
                             p2 = add(p2, load_all(at + 2 * step))
                             p3 = add(p3, load_all(at + 3 * step))
                             at += row
+                    elif columns <= 16:
+                        # Several rows at once: one would wait for the row before.
+                        while stop - at >= 4 * row:
+                            p0 = add(p0, load(at, n0))
+                            p1 = add(p1, load(at + row, n0))
+                            p2 = add(p2, load(at + 2 * row, n0))
+                            p3 = add(p3, load(at + 3 * row, n0))
+                            at += 4 * row
+                        while at < stop:
+                            p0 = add(p0, load(at, n0))
+                            at += row
+                        p0 = merge(merge(p0, p1), merge(p2, p3))
                     else:
                         while at < stop:
                             p0 = add(p0, load(at, n0))

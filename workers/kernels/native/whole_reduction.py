@@ -67,8 +67,21 @@ def make(isa: str, dtype: str, algorithm: str, part: str) -> tuple[Callable[...,
                         place += (rest - left * extent) * iload(inner + 16 * loop + 8)
                         rest = left
                     if rows:
-                        for index in range(0, length - 15, 16):
+                        whole, index = length & -16, 0
+                        if whole >= 64:
+                            # Four vectors at once: one would wait for the step before.
+                            second, third, fourth = nothing(), nothing(), nothing()
+                            while whole - index >= 64:
+                                at_once = place + index * size
+                                total = combine(total, load(at_once))
+                                second = combine(second, load(at_once + 16 * size))
+                                third = combine(third, load(at_once + 32 * size))
+                                fourth = combine(fourth, load(at_once + 48 * size))
+                                index += 64
+                            total = combine(combine(total, second), combine(third, fourth))
+                        while index < whole:
                             total = combine(total, load(place + index * size))
+                            index += 16
                         if length & 15:
                             total = combine(total, load_part(place + (length & -16) * size, length & 15))
                     elif beside:

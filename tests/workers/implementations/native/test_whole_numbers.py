@@ -23,7 +23,7 @@ from poolrt.workers.desc import (
     Sum,
     multiple_src,
 )
-from poolrt.workers.implementations.primitive_desc import primitive_descs
+from poolrt.workers.implementations.primitive_desc import primitive_desc, primitive_descs
 from tests.references import numpy_type
 from tests.workers.levels import target_of
 from tests.workers.native_runner import NativeRunner
@@ -138,7 +138,7 @@ def test_sums_of_tensors_wrap(native: NativeRunner, isa: str, dtype: str) -> Non
 def test_reductions_are_exact(native: NativeRunner, isa: str, dtype: str, algorithm: str) -> None:
     for dims, axes, tag in (
         ((3, 5, 39), (2,), ""), ((3, 5, 39), (0, 1), ""), ((2, 3, 4, 35), (1, 3), ""), ((3, 5, 19), (0,), "cab"),
-        ((7,), (0,), ""), ((2, 0), (1,), ""),
+        ((7,), (0,), ""), ((2, 0), (1,), ""), ((2, 3, 211), (2,), ""),
     ):  # fmt: skip
         x = drawn(dims, dtype)
         op = Reduction(
@@ -155,7 +155,23 @@ def test_reductions_are_exact(native: NativeRunner, isa: str, dtype: str, algori
         both(native, op, {Arg.SRC: x}, wanted.astype(numpy_type(dtype)), isa)
 
 
-@pytest.mark.parametrize("dtype", types())
+@pytest.mark.parametrize("algorithm", ["max", "min"])
+@pytest.mark.parametrize("dtype", ["s32", "u8", pytest.param("s8", marks=pytest.mark.slow)])
+def test_extremes_of_integers_that_saturate_are_exact(
+    native: NativeRunner, isa: str, dtype: str, algorithm: str
+) -> None:
+    for dims, axis in (((3, 211), 1), ((3, 211), 0), ((2, 5, 19), 1), ((300,), 0), ((4, 64), 1), ((3, 0), 1)):
+        x = drawn(dims, dtype)
+        md = MemoryDesc(tuple(1 if at == axis else size for at, size in enumerate(dims)), dtype)
+        least, most = LIMITS[dtype]
+        initial = least if algorithm == "max" else most
+        wanted = REDUCTIONS[algorithm](x, axis=axis, keepdims=True, initial=initial)
+        op = Reduction(MemoryDesc(dims, dtype), md, algorithm)
+        assert primitive_desc(op, PrimitiveAttr(), target_of(isa)).impl_name() == "native:whole_reduction"
+        both(native, op, {Arg.SRC: x}, wanted.astype(numpy_type(dtype)), isa)
+
+
+@pytest.mark.parametrize("dtype", [*types(), "s32", *(pytest.param(d, marks=pytest.mark.slow) for d in ("s8", "u8"))])
 def test_running_sums_wrap(native: NativeRunner, isa: str, dtype: str) -> None:
     x = drawn((3, 19), dtype)
     md = MemoryDesc(x.shape, dtype)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..compiler import types
-from .epilogue import fetch, finish, put_whole, whole_element, wraps_as
+from .epilogue import are_whole, fetch, finish, put_whole, whole_element
 from .scalars import read_s64
 
 
@@ -17,7 +17,7 @@ def make(isa: str) -> tuple[Callable[..., None], Any]:
         begin: int, end: int, src: int, dst: int, chain: int, size: int, inner: int, exclusive: int, reverse: int,
         operands: Any,
     ) -> None:  # fmt: skip
-        whole = read_s64(chain) == 0 and wraps_as(src, dst)
+        whole = read_s64(chain) == 0 and are_whole(src, dst)
         for item in range(begin, end):
             outer = item // inner
             first = outer * size * inner + item - outer * inner

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from ...codes import STEPS
 from .binaries import binary
-from .data_types import load, read_whole, store, wraps, write_whole
+from .data_types import is_whole, load, read_whole, store, wraps, write_whole
 from .functions import eltwise
 from .scalars import read_f64, read_s64
 from .tensor import base, dtype, where
@@ -44,8 +44,13 @@ def element(operands: Any, record: int, item: int) -> float:
 
 def wraps_as(record: int, other: int) -> bool:
     """Return whether two tensors are of one integer type whose arithmetic wraps, without scales and zero points."""
+    return are_whole(record, other) and wraps(dtype(record))
+
+
+def are_whole(record: int, other: int) -> bool:
+    """Return whether two tensors are of one integer type, without scales and zero points."""
     plain = read_s64(record + 24) | read_s64(record + 32) | read_s64(other + 24) | read_s64(other + 32)
-    return plain == 0 and dtype(record) == dtype(other) and wraps(dtype(record))
+    return plain == 0 and dtype(record) == dtype(other) and is_whole(dtype(record))
 
 
 def whole_element(operands: Any, record: int, item: int) -> int:

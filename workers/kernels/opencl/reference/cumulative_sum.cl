@@ -5,7 +5,7 @@ __kernel void cumulative_sum(PRIMITIVE, long src, long dst, long chain, long siz
     BEGIN(item);
     tensor from = tensor_at(src), to = tensor_at(dst);
     long first = item / inner * size * inner + item % inner;
-    if (*table_at(chain) == 0 && wraps_as(from, to)) {
+    if (*table_at(chain) == 0 && are_whole(from, to)) {
         ulong added = 0;
         for (long i = 0; i < size; ++i) {
             long place = first + (reverse ? size - 1 - i : i) * inner;

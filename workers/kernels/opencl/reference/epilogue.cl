@@ -35,12 +35,14 @@ static void finish(real x, tensor dst, __global const long *chain, long number)
     store(x + zero_point_of(dst, number), type_of(dst), place);
 }
 
-/* Whether two tensors are of one integer type whose arithmetic wraps, without scales and zero points. */
-static int wraps_as(tensor t, tensor other)
+/* Whether two tensors are of one integer type, without scales and zero points. */
+static int are_whole(tensor t, tensor other)
 {
     long attributes = t.record[3] | t.record[4] | other.record[3] | other.record[4];
-    return attributes == 0 && type_of(t) == type_of(other) && wraps(type_of(t));
+    return attributes == 0 && type_of(t) == type_of(other) && is_whole(type_of(t));
 }
+/* Whether the arithmetic of that type also wraps. */
+static int wraps_as(tensor t, tensor other) { return are_whole(t, other) && wraps(type_of(t)); }
 static long integer(tensor t, long number) { return read_whole(type_of(t), base_of(t) + where(t, number)); }
 static void put_integer(long x, tensor t, long number) { write_whole(x, type_of(t), base_of(t) + where(t, number)); }
 
