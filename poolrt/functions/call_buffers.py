@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pickle import PickleBuffer
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from poolrt.workers.ipc.call_ring import INLINE_BYTES
 from poolrt.workers.ipc.outlined_payload import (
@@ -45,14 +45,15 @@ class Memory(Protocol):
 class CallBuffers:
     """The buffers of one call's arguments, and their `payload`. `end` is called once no worker reads them any more."""
 
-    __slots__ = ("_ended", "_held", "_memory", "_places", "_slots", "args", "payload", "used")
+    __slots__ = ("_ended", "_held", "_memory", "_places", "_slots", "payload", "used")
+
+    #: As `PlacedBuffers` has them.
+    args: tuple[Any, ...] = ()
 
     def __init__(self, memory: Memory, ended: Callable[[int], object] | None) -> None:
         self._memory = memory
         #: Called with the bytes of slots at the end.
         self._ended = ended
-        #: The arguments, if `of_placed` has made this.
-        self.args: tuple[Any, ...] = ()
         #: Slots that this call has leases on: offset, and bytes for which each was taken; None for one that a result has now.
         self._slots: list[tuple[int, int] | None] = []
         self._places: list[Place] = []
@@ -102,22 +103,11 @@ class CallBuffers:
         slots = [Slot(*slot) for slot in zip(offsets, sizes, strict=True)]
         self.payload = pack_outlined(slots, self._places, None if aside else data)
 
-    @classmethod
-    def of_placed(cls, memory: Memory, args: tuple[Any, ...], held: list[Held]) -> CallBuffers:
-        """Return the buffers of arguments that `pack_placed` has packed."""
-        found = cls(memory, None)
-        found.args = args
-        for number, (array, place) in enumerate(held):
-            found._held[number] = array
-            found._places.append(place)
-        return found
-
     def end(self) -> None:
         """Keep the slots for later calls, and refer to no array any more. May be repeated."""
         slots, self._slots = self._slots, []
         ended, self._ended = self._ended, None
         self._held = {}
-        self.args = ()
         if ended is not None:
             ended(self.used)
         for slot in slots:
@@ -147,9 +137,7 @@ class CallBuffers:
         for place, number in zip(wanted, slots, strict=True):
             buffer = ARGUMENT - place.source
             if number == IN_PLACE:
-                held = self._held[buffer]
-                view = (held if type(held) is PickleBuffer else PickleBuffer(held)).raw().toreadonly()
-                start = 0
+                view, start = _view_of(self._held[buffer]), 0
             else:
                 if number not in bases:
                     bases[number] = self._adopt(number)
@@ -168,3 +156,42 @@ class CallBuffers:
             raise RuntimeError("the result of a call was loaded twice")
         self._slots[number] = None
         return self._memory.array(slot[0], (slot[1],), "uint8", keep=True)
+
+
+class PlacedBuffers:
+    """The buffers of arguments that `pack_placed` has packed: arrays of the arena, which last as long as this refers to them."""
+
+    __slots__ = ("_held", "args")
+
+    payload = b""
+    used = 0
+
+    def __init__(self, args: tuple[Any, ...], held: list[Held]) -> None:
+        #: The arguments, until the end.
+        self.args = args
+        self._held = held
+
+    def end(self) -> None:
+        """Refer to no array any more. May be repeated."""
+        self.args = ()
+        self._held = []
+
+    def sizes(self) -> Sequence[int]:
+        """Return the bytes of the buffers."""
+        return [each.place.nbytes for each in self._held]
+
+    def views(self, wanted: Sequence[Place]) -> list[Any]:
+        """Return the memory of pieces of these buffers for a result, in order; nothing may be written there."""
+        found: list[Any] = []
+        for source, start, nbytes in wanted:
+            found.append(_view_of(self._held[ARGUMENT - source].array)[start : start + nbytes])
+        return found
+
+
+#: The buffers of a call's arguments, however they were packed.
+SentBuffers: TypeAlias = CallBuffers | PlacedBuffers
+
+
+def _view_of(held: Any) -> memoryview:
+    """Return the bytes of a buffer that the caller of a function has."""
+    return (held if type(held) is PickleBuffer else PickleBuffer(held)).raw().toreadonly()

@@ -24,7 +24,7 @@ from poolrt.workers.processes.pickled import pickle_for_worker
 from poolrt.workers.processes.placed_arrays import pack_placed
 from poolrt.workers.processes.plain_pickles import PlainPickles, pickle_scalars
 
-from .call_buffers import CallBuffers
+from .call_buffers import CallBuffers, PlacedBuffers, SentBuffers
 from .called_function import name_of
 from .function_stamp import FunctionStamp, stamp
 
@@ -69,7 +69,7 @@ class Packed(NamedTuple):
     function: KeptFunction | None
     payload: bytes
     plain: int
-    sent: CallBuffers | None
+    sent: SentBuffers | None
     name: str
 
 
@@ -127,7 +127,7 @@ class CallPickles:
             self._last = None
         return Packed(function, *self.pack_arguments(args, kwargs), function.name)
 
-    def pack_arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[bytes, int, CallBuffers | None]:
+    def pack_arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[bytes, int, SentBuffers | None]:
         """Return the payload of arguments, `PLAIN` or 0, and their buffers. Raises what pickling raises."""
         scalars = None if kwargs else pickle_scalars(args)
         if scalars is not None and len(scalars) <= INLINE_BYTES:
@@ -143,13 +143,13 @@ class CallPickles:
             data, plain = self._pickle((args, kwargs), None)
         return bounded(data, "a function's arguments, for which the arena has no room,"), plain, None
 
-    def pack_placed(self, args: tuple[Any, ...]) -> tuple[bytes, CallBuffers] | None:
+    def pack_placed(self, args: tuple[Any, ...]) -> tuple[bytes, PlacedBuffers] | None:
         """Return the payload of arguments that are scalars and arrays of the arena, and their buffers; None for any others."""
         memory = self.memory()
         if memory is None:
             return None
         packed = pack_placed(args, memory.find)
-        return None if packed is None else (packed[0], CallBuffers.of_placed(memory, args, packed[1]))
+        return None if packed is None else (packed[0], PlacedBuffers(args, packed[1]))
 
     def _pickle(self, value: object, buffers: OutlinedBuffers | None) -> tuple[bytes, int]:
         """Return a pickle, and `PLAIN` or 0; ``buffers`` get what is long."""

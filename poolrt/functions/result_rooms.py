@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from poolrt.workers.ipc.bounded_decoding import Payload
 from poolrt.workers.ipc.outlined_payload import ARGUMENT, Outlined, is_outlined, parse_outlined
 
-from .call_buffers import CallBuffers, Memory
+from .call_buffers import Memory, SentBuffers
 from .outcomes import load_pickle
 
 
@@ -44,7 +44,7 @@ class ResultRooms:
             for offset in offsets:
                 memory.release(offset)
 
-    def open(self, data: bytes | Payload, request: int, sent: CallBuffers | None) -> Result:
+    def open(self, data: bytes | Payload, request: int, sent: SentBuffers | None) -> Result:
         """Return a worker's payload with its buffers, once: their slots are released with the arrays in them."""
         payload = data if isinstance(data, bytes) else b"".join(data.pieces)
         if not is_outlined(payload):
@@ -72,7 +72,7 @@ class Result(NamedTuple):
         return load_pickle(self.data, self.buffers)
 
 
-def _views(memory: Memory, parsed: Outlined, sent: CallBuffers | None) -> list[Any]:
+def _views(memory: Memory, parsed: Outlined, sent: SentBuffers | None) -> list[Any]:
     """Return the memory of the buffers of a result."""
     bases = [memory.array(slot.offset, (slot.nbytes,), "uint8") for slot in parsed.slots]
     returned = [place for place in parsed.places if place.source <= ARGUMENT]

@@ -20,7 +20,7 @@ from poolrt.workers.processes.plain_pickles import pickle_scalars, unpack_scalar
 from .outcomes import error_of_loading, load_exception, load_pickle, load_value, name_loss
 
 if TYPE_CHECKING:
-    from .call_buffers import CallBuffers
+    from .call_buffers import SentBuffers
     from .call_rings import CallRings
     from .result_rooms import Result
 
@@ -52,7 +52,7 @@ class RingCall:
     )
 
     #: The buffers of its arguments, until it has ended; and of its result, while this is loaded.
-    sent: CallBuffers | None = None
+    sent: SentBuffers | None = None
     _opened: Result | None = None
     #: The message of its outcome, if that came so.
     message: Message | None = None
@@ -70,7 +70,7 @@ class RingCall:
         plain: int,
         context: Context | None,
         future: PoolFuture[Any] | None,
-        sent: CallBuffers | None = None,
+        sent: SentBuffers | None = None,
         name: str = "",
     ) -> None:
         #: The client's number of the function; `PLAIN`, both that and `SCALARS`, or 0.

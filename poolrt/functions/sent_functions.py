@@ -21,7 +21,7 @@ from poolrt.workers.ipc.protocol import PLACED, PLAIN, SCALARS, Kind
 from poolrt.workers.processes.pickled import pickle_for_worker
 from poolrt.workers.processes.plain_pickles import pack_scalars
 
-from .call_buffers import CallBuffers
+from .call_buffers import SentBuffers
 from .call_pickles import HOT, CallPickles, KeptFunction, Pack, Packed, PackedOnce, bounded
 from .call_results import CallResults, ChunkResults, chunks_of
 from .called_function import name_of
@@ -281,7 +281,7 @@ class Functions:
         self._send_waiting()
         self.client.wake_thread()
 
-    def _repack(self, call: RingCall) -> tuple[bytes, int, CallBuffers | None]:
+    def _repack(self, call: RingCall) -> tuple[bytes, int, SentBuffers | None]:
         """Return the arguments of a call on a ring as a message has them. Raises PoolRefused if they are too long for one."""
         if call.sent is not None and call.sent.args:
             return self._pickles.pack_arguments(call.sent.args, {})

@@ -148,7 +148,7 @@ class Attacker:
         """Return the places that arguments name, none if a worker must refuse them."""
         found: list[Place] = []
 
-        def note(places: list[Place]) -> list[Any]:
+        def note(places: tuple[Place, ...]) -> list[Any]:
             found.extend(places)
             raise ValueError
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..ipc.call_ring import INLINE_BYTES
-from ..ipc.outlined_payload import ARGUMENT, Outlined, Place, Slot, lay_out, pack_outlined, parse_outlined
+from ..ipc.outlined_payload import ARGUMENT, Place, Slot, lay_out, pack_outlined, parse_outlined
 from ..memory.first_writes import FirstWrites
 from .argument_views import ArgumentViews
 from .outlined_buffers import OutlinedBuffers, address_of_buffer, bytes_of, size_of, write_buffer
@@ -32,9 +32,9 @@ class CallMemory:
         offset = last.start + (parsed.slots[last.source].offset if last.source >= 0 else 0)
         return memoryview(self._slots.arena.buffer(offset, last.nbytes)).cast("B"), buffers
 
-    def open_places(self, places: list[Place]) -> list[Any]:
+    def open_places(self, places: tuple[Place, ...]) -> Sequence[Any]:
         """Return the memory of buffers of arguments that are in the arena already. Raises ValueError for others."""
-        return self._views.open(Outlined([], places, None))
+        return self._views.open_places(places)
 
     def close(self) -> None:
         """End a call whose arguments and result nothing here refers to any more."""

@@ -6,6 +6,7 @@ import os
 import pickle
 import sys
 import traceback
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,7 +21,7 @@ from ..ipc.outlined_payload import is_outlined
 from ..ipc.protocol import Kind
 from .call_memory import CallMemory
 from .fork_mark import ForkMark
-from .placed_arrays import open_placed
+from .placed_arrays import PlacedArguments, parse_placed
 from .plain_pickles import UNPACKING_ERRORS, pack_scalar, pickle_scalar, unpack_scalar
 
 if TYPE_CHECKING:
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
 _TEXT: Final = 16 * 1024
 #: Longest result, in bytes.
 _RESULT_BYTES: Final = MAX_MESSAGE // 2
+#: Arguments with places that are kept as they were parsed, and their bytes at most: programs give the same arrays again.
+_PLACED: Final = 64
+_SHORT: Final = 1024
 
 
 class _Function:
@@ -67,6 +71,8 @@ class Functions:
         self._mark = ForkMark()
         self._functions: dict[int, _Function] = {}
         self._clients: dict[int, _Client] = {}
+        #: Arguments that are scalars and places of arrays, by their bytes.
+        self._placed: dict[bytes, PlacedArguments] = {}
 
     def take(self, message: Message) -> None:
         """Keep a function; the first call loads it, so that an error of its loading is the answer to a call."""
@@ -94,20 +100,15 @@ class Functions:
             return [kind, token, "numba" in sys.modules, *fields]
         return [kind, token, *fields]
 
-    def call_short(self, number: int, function: int, payload: bytes) -> tuple[Any, ...]:
+    def call_placed(self, number: int, function: int, payload: bytes) -> tuple[Any, ...]:
+        """Call a function with what `pack_placed` has packed, as `call`; in fewer steps if all is ready for it."""
+        return self._closed(number, self.call_short(number, function, payload, placed=True))
+
+    def call_short(self, number: int, function: int, payload: bytes, *, placed: bool = False) -> tuple[Any, ...]:
         """Call a function with what `pack_scalars` has packed, as `call`; in fewer steps if all is ready for it.
 
-        A value that is a scalar is packed, too: then `RETURNED_PLAIN` follows it.
+        A value that is a scalar is packed, too: then `RETURNED_PLAIN` follows it. With ``placed``, `call_placed` calls this.
         """
-        try:
-            args = unpack_scalar(payload)
-        except UNPACKING_ERRORS as error:
-            return (
-                Kind.UNFIT,
-                "CallNotLoaded",
-                f"the arguments of a function cannot be read: {_line(error)}",
-                _trace(),
-            )
         client, known = self._clients.get(number), self._functions.get(function)
         if (
             client is None
@@ -116,7 +117,11 @@ class Functions:
             or known is None
             or known.call is None
         ):
-            return self.call(number, function, pickle.dumps((args, {})), plain=True)
+            return self._call_first(number, function, payload, placed=placed)
+        try:
+            args = self._open_placed(payload) if placed else unpack_scalar(payload)
+        except Exception as error:  # noqa: BLE001 - a client may have written any bytes
+            return _not_loaded(error)
         try:
             if known.globals:
                 client.namespace.install(known.globals)
@@ -133,6 +138,16 @@ class Functions:
             return (Kind.THREW, _trace(), _pickle_exception(client, error))
         return (Kind.ANSWER, value)
 
+    def _call_first(self, number: int, function: int, payload: bytes, *, placed: bool) -> tuple[Any, ...]:
+        """Call a function as `call_short`, for which something is not ready."""
+        if placed:
+            return self._call(number, function, payload, plain=True, placed=True)
+        try:
+            args = unpack_scalar(payload)
+        except UNPACKING_ERRORS as error:
+            return _not_loaded(error)
+        return self.call(number, function, pickle.dumps((args, {})), plain=True)
+
     def call(
         self, number: int, function: int, payload: bytes, *, plain: bool = False, placed: bool = False
     ) -> tuple[Any, ...]:
@@ -141,7 +156,10 @@ class Functions:
         ``placed``: the arguments are what `pack_placed` has packed; then a value that is a scalar is packed as by `call_short`.
         Return ANSWER and the payload of the value, THREW, text and pickled exception, or UNFIT, error, message and log.
         """
-        answer = self._call(number, function, payload, plain=plain, placed=placed)
+        return self._closed(number, self._call(number, function, payload, plain=plain, placed=placed))
+
+    def _closed(self, number: int, answer: tuple[Any, ...]) -> tuple[Any, ...]:
+        """End the memory of a call with an answer."""
         try:
             # The frames that refer to arguments and value have ended, except those that the function has kept.
             self._memory.close()
@@ -161,8 +179,7 @@ class Functions:
             try:
                 call, (args, kwargs) = self._load(client.namespace, function, payload, plain=plain, placed=placed)
             except BaseException as error:  # noqa: BLE001 - loading runs the user's code
-                text = f"a function or its arguments cannot be loaded in a worker process: {_line(error)}"
-                return (Kind.UNFIT, "CallNotLoaded", text, _trace())
+                return _not_loaded(error)
             try:
                 returned = call(*args, **kwargs)
             finally:
@@ -201,6 +218,17 @@ class Functions:
                 _trace(),
             ]
 
+    def _open_placed(self, payload: bytes) -> Sequence[Any]:
+        """Return the arguments that `pack_placed` has packed. Raises what `open_placed` raises."""
+        parsed = self._placed.get(payload)
+        if parsed is None:
+            parsed = parse_placed(unpack_scalar(payload))
+            if len(payload) <= _SHORT:
+                if len(self._placed) >= _PLACED:
+                    self._placed.clear()
+                self._placed[payload] = parsed
+        return parsed.fill(self._memory.open_places(parsed.places))
+
     def _load(
         self, namespace: Namespace, number: int, payload: bytes, *, plain: bool = False, placed: bool = False
     ) -> tuple[Any, Any]:
@@ -216,7 +244,7 @@ class Functions:
         if function.globals:
             namespace.install(function.globals)
         if placed:
-            return function.call, (open_placed(unpack_scalar(payload), self._memory.open_places), {})
+            return function.call, (self._open_placed(payload), {})
         data: bytes | memoryview = payload
         buffers: list[Any] = []
         if is_outlined(payload):
@@ -242,6 +270,12 @@ def _load_with_folders(namespace: Namespace, payload: bytes) -> tuple[Any, dict[
 def _line(error: BaseException) -> str:
     text = sendable(str(error))
     return f"{type(error).__name__}: {text[:2000]}" if text else type(error).__name__
+
+
+def _not_loaded(error: BaseException) -> tuple[Any, ...]:
+    """Return the answer to a call that cannot begin, within a handler of the error."""
+    text = f"a function or its arguments cannot be loaded in a worker process: {_line(error)}"
+    return (Kind.UNFIT, "CallNotLoaded", text, _trace())
 
 
 def _trace() -> str:

@@ -230,7 +230,7 @@ class WorkerCalls:
             if number & SCALARS:
                 answer = self._functions.call_short(attached.client, known, arguments)
             elif number & PLACED:
-                answer = self._functions.call(attached.client, known, arguments, placed=True)
+                answer = self._functions.call_placed(attached.client, known, arguments)
             else:
                 answer = self._functions.call(attached.client, known, arguments, plain=number >= PLAIN)
         finally:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import mmap
 import os
 import sys
 import threading
@@ -127,5 +129,93 @@ def test_a_call_that_writes_nothing_does_not_look_at_all_pages(calls: _Calls) ->
             assert calls.call(lambda x: x[0])
             counts.append(len(_looks))
         assert counts.count(0) > 150
+    finally:
+        _watched.clear()
+
+
+class _PlacedCalls(_Calls):
+    """Calls whose argument is named by its place, so that its view is made once."""
+
+    def call(self, function: Callable[[NDArray[Any]], object]) -> bool:
+        (buffer,) = self.views.open_places((Place(IN_PLACE, _BEGIN, _SIZE),))
+        argument: NDArray[Any] = np.ndarray((_SIZE,), np.uint8, buffer)
+        address = argument.__array_interface__["data"][0]
+        np.testing.assert_array_equal(argument[::PAGE], self.shared[::PAGE])
+        function(argument)
+        found = self.views.find(address, _SIZE)
+        del buffer, argument
+        self.views.close()
+        return found == (0, 0)
+
+
+@pytest.fixture
+def placed() -> Iterator[_PlacedCalls]:
+    made = _PlacedCalls()
+    yield made
+    os.close(made.fd)
+
+
+@pytest.mark.parametrize(
+    "write",
+    [_write_one, _write_in_a_thread, _write_from_a_file, _write_from_a_pipe, _write_what_is_there],
+)
+def test_what_is_written_to_a_view_that_is_used_again_is_found(
+    placed: _PlacedCalls, write: Callable[[NDArray[Any]], object]
+) -> None:
+    test_what_is_written_in_any_way_is_found_and_no_later_call_sees_it(placed, write)
+
+
+def test_a_view_that_is_used_again_is_not_made_again(placed: _PlacedCalls) -> None:
+    bases: list[int] = []
+    kept: list[NDArray[Any]] = []
+    for _ in range(3):
+        placed.call(lambda x: bases.append(id(x.base)))
+    assert len(set(bases)) == 1
+    placed.call(kept.append)
+    placed.call(kept.append)
+    assert id(kept[0].base) in bases
+    assert id(kept[1].base) not in bases, "one that is kept is not used again"
+
+
+@pytest.mark.parametrize(
+    "keep",
+    [lambda x: x, lambda x: x[5:9], memoryview, lambda x: x.base, lambda x: iter(x), lambda x: [[x]]],
+    ids=["array", "view", "memoryview", "base", "iterator", "container"],
+)
+def test_whatever_is_kept_of_a_view_keeps_its_bytes(
+    placed: _PlacedCalls, keep: Callable[[NDArray[Any]], object]
+) -> None:
+    """Given a view that earlier calls have used, when a call keeps something of it, then no later call or write changes that."""
+    kept: list[tuple[object, int, NDArray[Any]]] = []
+
+    def keeps(x: NDArray[Any]) -> None:
+        # By its address, because what is kept is not always an array.
+        kept.append((keep(x), x.ctypes.data, x.copy()))
+
+    rng = np.random.default_rng()
+    for _ in range(3):
+        for _ in range(3):
+            placed.shared[:] = rng.integers(0, 256, _SIZE)
+            placed.call(np.sum)
+        placed.call(keeps)
+    placed.shared[:] = 0
+    placed.call(np.sum)
+    assert len(kept) == 3
+    for _, address, expected in kept:
+        found = np.ctypeslib.as_array((ctypes.c_uint8 * _SIZE).from_address(address))
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_faults_between_calls_do_not_cost_a_look_at_all_pages_each(placed: _PlacedCalls) -> None:
+    assert count_faults() >= 0, "this system counts faults"
+    placed.call(np.sum)
+    _watched.set()
+    try:
+        _looks.clear()
+        for _ in range(100):
+            with mmap.mmap(-1, PAGE) as page:
+                page[0] = 1  # a fault
+            placed.call(lambda x: x[0])
+        assert len(_looks) < 30
     finally:
         _watched.clear()

@@ -21,7 +21,7 @@ def _find(address: int, nbytes: int) -> int:
     return offset if 0 <= offset <= _ARENA.nbytes - nbytes else -1
 
 
-def _open(places: list[Place]) -> list[Any]:
+def _open(places: tuple[Place, ...]) -> list[Any]:
     found = []
     for _, start, nbytes in places:
         if start < 0 or nbytes < 0 or start + nbytes > _ARENA.nbytes:
