@@ -13,6 +13,7 @@ import platform
 import statistics
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, TypeVar
@@ -55,11 +56,16 @@ def sized(full: T, short: T) -> T:
 
 
 def alternate(contestants: Mapping[str, Callable[[], float]], rounds: int) -> dict[str, float]:
-    """Run the contestants in turn, ``rounds`` times (once in the short form), and return the median of what each returned."""
+    """Run the contestants in turn, ``rounds`` times (once in the short form), and return the median of what each returned.
+
+    Each round begins with another one: what one of them leaves in caches, memory and clocks is not always the same one's.
+    """
     found: dict[str, list[float]] = {name: [] for name in contestants}
+    names = deque(contestants)
     for _ in range(sized(rounds, 1)):
-        for name, contestant in contestants.items():
-            found[name].append(contestant())
+        for name in names:
+            found[name].append(contestants[name]())
+        names.rotate(-1)
     return {name: statistics.median(values) for name, values in found.items()}
 
 
