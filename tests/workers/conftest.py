@@ -42,7 +42,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         # Kernels for x86-64-v3 are compiled for most tests anyway, those for x86-64-v2 for these cases alone.
         "isa": (oldest, usual, usual, usual, newest, newest),
         "instructions": others,
-        "runner": ("held_back", "opencl"),
+        # PoCL takes up to a second for a kernel, several times as long as the compiler for processors.
+        "runner": ("held_back", "held_back", "opencl"),
         "verification": (WITH_ALL_INSTRUCTIONS, *[None] * 4),
     }
     for item in items:

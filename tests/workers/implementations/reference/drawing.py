@@ -42,10 +42,11 @@ _LETTERS: Final = "abcdefghijkl"
 def examples(count: int) -> settings:
     """Return the settings of a test on ``count`` drawn problems, others in each run; one that fails is printed in full.
 
-    A profile of Hypothesis with fewer examples than usual has as much fewer of these.
+    A profile of Hypothesis with a share of the usual examples has half that share of these: a kernel is compiled for each.
     """
     shared = [HealthCheck.function_scoped_fixture]
-    count = -(-count * settings().max_examples // 100)
+    usual = settings().max_examples
+    count = -(-count * usual // (100 if usual >= 100 else 200))
     return settings(max_examples=count, deadline=None, database=None, suppress_health_check=shared)
 
 
