@@ -219,11 +219,11 @@ def test_an_entry_that_is_withdrawn_before_it_begins_is_returned_and_the_next_is
         worker.complete(EXECUTED)
 
 
-def test_no_entry_is_executed_that_the_client_has_withdrawn_while_the_worker_takes_them() -> None:
+@pytest.mark.parametrize("total", [5_000, pytest.param(20_000, marks=pytest.mark.slow)])
+def test_no_entry_is_executed_that_the_client_has_withdrawn_while_the_worker_takes_them(total: int) -> None:
     _, client, worker = make_ring()
     executed: set[int] = set()
     withdrawn: set[int] = set()
-    total = 20_000
 
     def serve() -> None:
         while client.done < total:

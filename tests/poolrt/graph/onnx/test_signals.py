@@ -80,9 +80,10 @@ def test_transforms_of_known_lengths_are_scipys(size: int, dtype: str, cache: Pr
     check(np.random.default_rng(), size, dtype, cache)
 
 
-def test_transforms_of_drawn_lengths_are_scipys(cache: PrimitiveProvider) -> None:
+@pytest.mark.parametrize("count", [1, pytest.param(5, marks=pytest.mark.slow)])
+def test_transforms_of_drawn_lengths_are_scipys(count: int, cache: PrimitiveProvider) -> None:
     random = np.random.default_rng()
-    for size in random.integers(1, 700, 2):
+    for size in random.integers(1, 700, count):
         check(random, int(size), "float32", cache)
 
 

@@ -43,6 +43,12 @@ PROBLEMS: list[Problem] = [
     (2, 102, 66, (8, 3), (3, 3), (1, 1), (0, 0), 1, 3),
 ]
 CHAINS: list[tuple[str, ...]] = [(), ("relu",), ("add",), ("add", "relu"), ("relu", "add"), ("relu", "add", "relu")]
+#: Each problem with each chain; in `make test`, with two of the six, so that each chain has problems.
+PAIRS = [
+    pytest.param(problem, chain, marks=[pytest.mark.slow] * ((p + c) % 3 > 0), id=f"{problem}-{'-'.join(chain)}")
+    for p, problem in enumerate(PROBLEMS)
+    for c, chain in enumerate(CHAINS)
+]
 
 
 def steps_of(chain: tuple[str, ...], dst: MemoryDesc) -> PrimitiveAttr:
@@ -92,8 +98,7 @@ def assert_near(got: np.ndarray[Any, Any], op: Convolution, attr: PrimitiveAttr,
     assert (np.abs(got - want) <= 2.0**-24 * (4 + 2 * inputs**0.5) * magnitudes).all()
 
 
-@pytest.mark.parametrize("chain", CHAINS, ids="-".join)
-@pytest.mark.parametrize("problem", PROBLEMS, ids=str)
+@pytest.mark.parametrize(("problem", "chain"), PAIRS)
 def test_sums_of_many_inputs_are_right(
     native: NativeRunner, problem: Problem, chain: tuple[str, ...], isa: str
 ) -> None:

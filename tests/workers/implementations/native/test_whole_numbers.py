@@ -181,10 +181,8 @@ def test_running_sums_wrap(native: NativeRunner, isa: str, dtype: str) -> None:
 
 
 def test_integers_become_others_exactly(native: NativeRunner, isa: str) -> None:
-    pairs = [(source, target) for source in LIMITS for target in LIMITS if source != target]
-    chosen = np.random.default_rng().choice(len(pairs), 2, replace=False)
-    for source, target in (pairs[index] for index in chosen):
-        convert(native, source, target, isa)
+    source, target = np.random.default_rng().choice(list(LIMITS), 2, replace=False)
+    convert(native, str(source), str(target), isa)
 
 
 @pytest.mark.slow
