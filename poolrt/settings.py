@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from poolrt.cachestore.deferred_dataclass import dataclass, field, fields
 
 from .setting_kinds import KIB, Choice, Flag, Integer, Kind, Seconds, Size, Text, is_text
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 class SettingsError(ValueError):
@@ -175,7 +177,7 @@ class Settings:
     def _check_home(self, env: Mapping[str, str]) -> None:
         remedy = "set POOLRT_HOME to a folder whose path is UTF-8"
         try:
-            home = str(self.home_path)
+            home = self._home()
         except RuntimeError as error:
             raise SettingsError("HOME", "", f"this user has no home folder: {remedy}") from error
         if not is_text(home):
@@ -185,13 +187,29 @@ class Settings:
     @property
     def home_path(self) -> Path:
         """The folder that holds the key file, the embedded server and the node's files (not created here)."""
+        from pathlib import Path
+
+        return Path(self._home())
+
+    def _home(self) -> str:
+        """Return the folder as text: `pathlib` would be a part of each start, with five modules that it imports."""
         if self.home:
-            return Path(self.home.replace("{uid}", str(os.getuid()))).expanduser()
-        return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "poolrt"
+            found = os.path.expanduser(self.home.replace("{uid}", str(os.getuid())))
+        else:
+            found = os.path.join(os.path.expanduser(os.environ.get("XDG_CACHE_HOME") or "~/.cache"), "poolrt")
+        if found.startswith("~"):
+            raise RuntimeError("Could not determine home directory.")
+        if os.path.normpath(found) == found:
+            return found
+        from pathlib import Path
+
+        return str(Path(found))
 
     @property
     def socket_path(self) -> Path:
         """The path at which `poolrt serve` listens: absolute, in a folder that is this user's alone unless one is set."""
+        from pathlib import Path
+
         if self.socket:
             return Path(self.socket).expanduser().absolute()
         runtime = os.environ.get("XDG_RUNTIME_DIR", "")
@@ -201,7 +219,7 @@ class Settings:
     @property
     def constants_folder(self) -> str:
         """The folder of the weights that processes of the node share."""
-        return os.path.abspath(self.home_path / self.namespace / "constants")
+        return os.path.abspath(os.path.join(self._home(), self.namespace, "constants"))
 
     def store_arguments(self) -> dict[str, Any]:
         """Return the arguments of `poolrt.cachestore.CacheStore.connect` that say the same."""
@@ -211,7 +229,7 @@ class Settings:
         times = ("lease_s", "creation_limit_s", "io_timeout_s", "server_idle_s")
         return {
             "url": self.redis_url or None,
-            "home": str(self.home_path),
+            "home": self._home(),
             "key_file": os.path.expanduser(self.key_file) or None,
             "redis_server": os.path.expanduser(self.redis_server) or None,
             **{name: getattr(self, name) for name in (*same, *own, *shared, *times)},
@@ -234,7 +252,11 @@ _KNOBS: Final = {knob.name: knob for knob in fields(Settings)}
 def config_file(config: str | os.PathLike[str] | None, environ: Mapping[str, str] | None = None) -> Path | None:
     """Return the configuration file that is read: the one given, else that of ``POOLRT_CONFIG``, else none."""
     named = config if config is not None else (os.environ if environ is None else environ).get("POOLRT_CONFIG")
-    return Path(named).expanduser() if named else None
+    if not named:
+        return None
+    from pathlib import Path
+
+    return Path(named).expanduser()
 
 
 def env_name(setting: str) -> str:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from numpy.typing import ArrayLike, DTypeLike
 
 from poolrt.cachestore.deferred_dataclass import replace
-from poolrt.notebooks.html_table import shape_of, table
 from poolrt.runs.cut_outputs import Cut, hidden_outputs
 from poolrt.spelling import describe_type
 from poolrt.workers.desc import MemoryDesc, type_name
@@ -93,6 +92,8 @@ class Graph(Windows, Products, Attentions, Pointwise, Normalizations, Recurrent,
 
     def _repr_html_(self) -> str:
         """Return a table of inputs, nodes and outputs for notebooks."""
+        from poolrt.notebooks.html_table import shape_of, table
+
         descs = self._state.descs
 
         def row(name: str, operation: str, values: Iterable[int]) -> tuple[str, ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from typing import Final
 
 from poolrt.version import VERSION
@@ -17,4 +16,6 @@ ROW_MAJOR: Final = "row-major"
 
 def name_constant(layout: str, source: bytes) -> str:
     """Return the name of a constant; ``layout`` is the digest of the reorder that writes it, or `ROW_MAJOR`."""
+    import hashlib
+
     return hashlib.sha256(repr((VERSION, layout, source)).encode()).hexdigest()

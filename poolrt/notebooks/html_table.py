@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from html import escape
 from typing import Any, Final
 
 #: Rows of a table that are shown; of a longer one, the first and the last.
@@ -25,6 +24,8 @@ def table(caption: str, head: Sequence[str], rows: Iterable[Sequence[Any]]) -> s
 
 def text(value: Any) -> str:
     """Return a value as escaped text of bounded length."""
+    from html import escape
+
     found = str(value)
     return escape(found if len(found) <= _TEXT else found[: _TEXT - 3] + "...")
 

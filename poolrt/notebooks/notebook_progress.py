@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import sys
 import time
-import uuid
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any, Final
@@ -36,6 +35,8 @@ class NotebookProgress:
     """The line of one load. An error of the frontend ends the line, not the load; ``failed`` is that error."""
 
     def __init__(self, name: str, displays: tuple[_Display, _Display], parts: str = "kernels") -> None:
+        import uuid
+
         self.failed: Exception | None = None
         self._name = name
         self._parts = parts

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 import re
 from collections.abc import Iterator
@@ -73,6 +72,8 @@ class Call(OpDesc):
             self._check_range()
 
     def fields(self) -> dict[str, object]:
+        import hashlib
+
         code = hashlib.sha256("".join(self.code).encode()).hexdigest()
         # Not `super`: a dataclass with slots is another class than the one that is defined here.
         return {**OpDesc.fields(self), "code": code}
