@@ -47,6 +47,11 @@ class LogLines:
         else:
             self._printed[reason] += 1
 
+    @property
+    def counts(self) -> bool:
+        """Whether there is a window, at whose end there may be a line to print."""
+        return self._began is not None
+
     def tick(self, now: float) -> None:
         """End the window if it is over, and print how many lines were left out. Call it from time to time."""
         if self._began is None or now - self._began < WINDOW_S:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import itertools
+import math
 import mmap
 import os
 import select
@@ -48,12 +49,15 @@ from .processes import Processes
 from .ring import Ring
 from .start import open_arena
 from .state import State
+from .timed_duties import has_duties, note_time
 from .watchdog import Limits
 
 if TYPE_CHECKING:
     from .listener import Listener
 
+#: Seconds between ticks, and between looks at rings while there is nothing else to look at.
 TICK_S: Final = 1.0
+REST_S: Final = 10.0
 #: Seconds after which the background thread hands the interpreter to the loop, which waits for it several times a run.
 SWITCH_S: Final = 0.00001
 #: Clients at a time; each takes two file descriptors, of which a process has 1024 by default.
@@ -158,8 +162,15 @@ class Loop:
         sys.setswitchinterval(SWITCH_S)
         try:
             next_tick = time.monotonic() + TICK_S
+            eventful = True
             while not self._stopping:
-                events = self._epoll.poll(max(0.0, self._pacing.next_time(next_tick) - time.monotonic()))
+                until = self._pacing.next_time(next_tick)
+                events = self._epoll.poll(None if until == math.inf else max(0.0, until - time.monotonic()))
+                if events:
+                    eventful = True
+                    if next_tick > (now := time.monotonic()) + TICK_S:
+                        next_tick = now + TICK_S
+                        note_time(self.state, now)
                 self._unwatched.clear()
                 for fd, _ in events:
                     # A descriptor closed a moment ago may have been reused by now; epoll reports the new one again.
@@ -170,8 +181,10 @@ class Loop:
                 now = time.monotonic()
                 self._pacing.end_pauses(now)
                 if now >= next_tick:
-                    next_tick = now + TICK_S
                     self._tick(now)
+                    # A tick follows each event, for what it leaves to be done.
+                    next_tick = now + (TICK_S if eventful or self._has_duties() else self._rest_s())
+                    eventful = False
         finally:
             self._close()
 
@@ -400,6 +413,22 @@ class Loop:
             self._background.submit(TrimMemory())
         for offset, nbytes in self.state.trim(RESIDENT):
             self._arena.madvise(mmap.MADV_REMOVE, offset, nbytes)
+
+    def _has_duties(self) -> bool:
+        """Return whether a tick has anything to look at before the next event."""
+        return bool(
+            has_duties(self.state)
+            or self._processes.has_duties
+            or self._lines.counts
+            or self._pacing.has_refused
+            or self._ring_memory.has_unsent
+            or self._trims_due
+            or any(not p.known or p.left_out or (p.client and p.channel.unfinished) for p in self._peers.values())
+        )
+
+    def _rest_s(self) -> float:
+        """Return for how many seconds this process may sleep if it has no duties and no event comes."""
+        return REST_S if self.state.worker_set.rings.exist else math.inf
 
     def _add_peer(self, number: int, channel: Channel, *, client: bool) -> Peer:
         peer = Peer(number, channel, channel.fileno(), client, known=not client)

@@ -110,6 +110,11 @@ class Pacing:
                     peer.paused = False
                 self._update(peer)
 
+    @property
+    def has_refused(self) -> bool:
+        """Whether there is something to forget."""
+        return bool(self._refused)
+
     def tick(self, now: float) -> None:
         """Forget what is over."""
         self._refused = {owner: when for owner, when in self._refused.items() if now - when < REFUSED_PAUSE_S}

@@ -107,6 +107,8 @@ class Processes:
         self._preloaded_idle_since = 0.0
         self._preloading_fails = False
         self._watchdog = Watchdog()
+        #: Whether the last tick has found processes that are stopped or do not answer.
+        self._watched = False
 
     def spawn(self, number: int, role: Role, compiles: bool = True) -> None:
         """Start a process under a number, one that ``compiles`` with the compiler imported.
@@ -141,7 +143,9 @@ class Processes:
 
     def tick(self, now: float) -> None:
         """Kill processes that are stopped or do not answer; end an idle preloaded fork server."""
-        for item in self._watchdog.check(now, self._under_way()):
+        under_way = [*self._under_way()]
+        self._watched = bool(under_way)
+        for item in self._watchdog.check(now, under_way):
             print(f"poolrt: killing process {item.process}: {item.what} after {item.limit_s:g} s", file=sys.stderr)
             self._kill_pid(item.process)
         preloaded = self._preloaded
@@ -152,6 +156,11 @@ class Processes:
             self._preloaded_idle_since = now
         elif now - self._preloaded_idle_since > PRELOADED_IDLE_S:
             self._end(preloaded)
+
+    @property
+    def has_duties(self) -> bool:
+        """Whether `tick` has anything to look at before the next event. Fork servers report that a process is stopped."""
+        return self._watched or self._preloaded is not None or (self._plain is not None and bool(self._plain.expected))
 
     def close(self) -> None:
         """End all processes and wait for their exit; kill those that do not exit by themselves."""
@@ -260,6 +269,8 @@ class Processes:
                     server.expected.pop(message[1], None)
                     self._on_forked(message[1], message[2], pidfd)
                     self._request_waiting(server)
+                elif kind is Kind.STOPPED:
+                    self._watched = True  # the next tick looks at all processes
                 elif kind is Kind.FORK_FAILED:
                     server.expected.pop(message[1], None)
                     self._print_failure(message[2])

@@ -42,6 +42,11 @@ class RingMemory:
         self._pass(ring.worker, [Kind.ATTACH, ring.number], (memory, descriptors[1]))
         self._pass(ring.client, [Kind.RING, ring.number], (descriptors[3], descriptors[2]))
 
+    @property
+    def has_unsent(self) -> bool:
+        """Whether there are descriptors to close once they are sent."""
+        return bool(self._unsent)
+
     def close_sent(self) -> None:
         """Close the descriptors that have been sent."""
         unsent = []

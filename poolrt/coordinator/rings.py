@@ -224,6 +224,19 @@ class Rings:
             if before >= 0 and before == ring.ticked_at:
                 self._hold_up(ring)
 
+    @property
+    def exist(self) -> bool:
+        """Whether there are rings, on which clients submit entries without a message."""
+        return bool(self._rings)
+
+    @property
+    def rest(self) -> bool:
+        """Whether all entries of all rings are done, and no ring is about to end."""
+        return not any(
+            ring.left or (ring.view is not None and ring.view.submitted != ring.view.done)
+            for ring in self._rings.values()
+        )
+
     def has_rings(self, client: int) -> bool:
         """Return whether a worker serves a ring of a client."""
         return any(ring.client == client for ring in self._rings.values())

@@ -200,14 +200,24 @@ class WorkerSet:
             # Runs are too short for a message at their begin.
             if worker.jobs:
                 self._note_begin(next(iter(worker.jobs.values())))
+        self.note_time(now)
         if not self._backing_off:
-            self._backing_off_since = now
             return
         shortest, longest = BACK_OFF_S
         doubled = min(self._failed_starts.excess, 10)
         if now - self._backing_off_since >= min(longest, shortest * 2**doubled):
             self._backing_off, self._backing_off_since = False, now
             self.spawn_missing()
+
+    def note_time(self, now: float) -> None:
+        """Note the time, from which a back-off counts that begins before the next tick."""
+        if not self._backing_off:
+            self._backing_off_since = now
+
+    @property
+    def is_backing_off(self) -> bool:
+        """Whether no worker is spawned for a while, because starts have failed."""
+        return self._backing_off
 
     def withdraw(self, client: int) -> list[Job]:
         """Remove a client's queued jobs and return them. Its jobs in flight go on, and their answers are dropped."""

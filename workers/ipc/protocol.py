@@ -208,6 +208,7 @@ class Kind(IntEnum):
     FORK = 100, "count text table"  # ticket, role, options; comes with the file descriptors of the child
     FORKED = 101, "count count"  # ticket, process id; comes with a pidfd
     FORK_FAILED = 102, "count text"  # ticket, why no child could be made
+    STOPPED = 103, ""  # nothing; a signal has stopped a child
 
 
 _KINDS: Final[dict[int, Kind]] = {int(kind): kind for kind in Kind}

@@ -112,6 +112,8 @@ def serve(sock: socket.socket, *, report: bool = False) -> None:
                 if fd == wake_read:
                     os.read(wake_read, 4096)
                     unreaped = True
+                    if _has_stopped_child():
+                        channel.send([Kind.STOPPED])
                 else:
                     while (message := channel.receive()) is not None:
                         _fork_child(channel, message, (wake_read, wake_write))
@@ -124,6 +126,17 @@ def serve(sock: socket.socket, *, report: bool = False) -> None:
     finally:
         channel.close()
         _end_children(multiprocess.active_children())
+
+
+def _has_stopped_child() -> bool:
+    """Return whether a signal has stopped a child since the last call; it may go on by now."""
+    found = False
+    try:
+        while os.waitid(os.P_ALL, 0, os.WSTOPPED | os.WNOHANG) is not None:
+            found = True
+    except ChildProcessError:
+        pass  # there is no child
+    return found
 
 
 def _fork_child(channel: Channel, message: Message, private: tuple[int, ...]) -> None:
