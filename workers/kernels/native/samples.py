@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
 import llvmlite.ir as ir
 import numpy as np
+
+from poolrt.cachestore.deferred_dataclass import dataclass
 
 from .compiler import types
 from .compiler.language import intrinsic
