@@ -196,8 +196,8 @@ class CallRings:
                 if ready:
                     self.collect()
                     continue
-            if not self._client.wait_for(call, deadline):
-                return
+            if not self._client.wait_for(call, deadline) or call.is_over:
+                return  # the thread that has ended it has placed others
             self.collect()
 
     def wait_settled(self, call: RingCall, deadline: float | None) -> None:

@@ -11,6 +11,7 @@ from typing import Final
 
 from poolrt.workers.ipc.call_ring import CAPACITY, SUBMITTED, TAKEN_BACK, SubmittingCallRing
 from poolrt.workers.ipc.channel import Channel, MalformedMessage
+from poolrt.workers.ipc.ring import BELL
 from poolrt.workers.memory.arena_view import ArenaView
 
 from .ring_call import RingCall
@@ -97,7 +98,7 @@ class ClientCallRing:
         rung = False
         try:
             if self.ring.must_ring(waits=waits):
-                self.bell.send(b"\0", socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+                self.bell.send(b"\0", BELL)
             rung = True
         except OSError:
             rung = True  # it has bells to receive, or has exited, which the coordinator says

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 from poolrt.workers.ipc.processors import Spin
 from poolrt.workers.ipc.protocol import Kind
 from poolrt.workers.ipc.ring import (
+    BELL,
     CAPACITY,
     CHANGING,
     DONE,
@@ -358,7 +359,7 @@ class ClientRing:
 
     def _send_bell(self) -> None:
         try:
-            self._bell.send(b"\0", socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+            self._bell.send(b"\0", BELL)
         except OSError:
             pass  # the worker has bells to receive, or has exited, which the wait finds
 

@@ -20,7 +20,7 @@ from ..ipc.call_ring import BY_MESSAGE, DOZE_S, RAISED, RETURNED, CallEntry, Ser
 from ..ipc.channel import Channel, Message
 from ..ipc.gate import WorkerGate
 from ..ipc.protocol import PLACED, PLAIN, SCALARS, Kind
-from ..ipc.ring import MalformedRing
+from ..ipc.ring import BELL, MalformedRing
 from ..memory.arena_view import ArenaView
 from .functions import Functions
 from .plain_pickles import pickle_scalar, unpack_scalar
@@ -49,7 +49,7 @@ class _Attached:
     def wake(self) -> None:
         """Wake the client. A full bell is as good as another one, and a client that has exited needs none."""
         try:
-            self.bell.send(b"\0", socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+            self.bell.send(b"\0", BELL)
         except OSError:
             pass
 

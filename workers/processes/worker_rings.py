@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from ..ipc.channel import Channel
 from ..ipc.processors import Spin
-from ..ipc.ring import EXECUTED, FAILED, RETURNED, Entry, MalformedRing, ServingRing
+from ..ipc.ring import BELL, EXECUTED, FAILED, RETURNED, Entry, MalformedRing, ServingRing
 from ..kernels.native import ring_words
 from ..memory.arena_view import ArenaView
 from .ring_loop import RingLoop, Served
@@ -82,7 +82,7 @@ class _Attached:
     def wake(self) -> None:
         """Wake the client. A full bell is as good as another one, and a client that has exited needs none."""
         try:
-            self.bell.send(b"\0", socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+            self.bell.send(b"\0", BELL)
         except OSError:
             pass
 
