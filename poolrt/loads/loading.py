@@ -50,10 +50,10 @@ def load_wire(
     if wire["engine"] == "cpu" and session.settings.engine != "cpu":
         wire["engine"] = session.settings.engine
     by_value = {value: constant for (value, _), constant in zip(wire["constants"], constants, strict=True)}
-    if session.settings.constant_files_bytes:
+    large = [(value, constant) for value, constant in by_value.items() if constant.nbytes >= LEAST_BYTES]
+    if large and session.settings.constant_files_bytes:
         from poolrt.graph.constant_source import describe_source
 
-        large = [(value, constant) for value, constant in by_value.items() if constant.nbytes >= LEAST_BYTES]
         wire["sources"] = [[value, describe_source(constant)] for value, constant in large]
     try:
         packed, engines = pack_graph(wire), engines_of(wire)

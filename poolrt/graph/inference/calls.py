@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from poolrt.workers.desc import MemoryDesc, OpDesc
-from poolrt.workers.desc.operations.call import resolve_size
 
 from .result import Attrs, Operation
 
 
 def call(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, dtype: str) -> OpDesc:
     """Describe a call; an item of ``results`` is a data type and the sizes of a result: ``f32 src0.0 8``."""
+    from poolrt.workers.desc.operations.call import resolve_size
+
     given = dict(attrs)
     sources = tuple(srcs)
     dsts = []

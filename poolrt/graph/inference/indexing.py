@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from poolrt.workers.desc import MemoryDesc, OpDesc
-from poolrt.workers.desc.operations.gather import gathered_dims
 
 from ..shapes import broadcast
 from .result import Attrs, Operation, describe_result
@@ -13,6 +12,8 @@ from .result import Attrs, Operation, describe_result
 
 def gather(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, dtype: str) -> OpDesc:
     """Describe what indices choose."""
+    from poolrt.workers.desc.operations.gather import gathered_dims
+
     src, indices = srcs
     chosen = attrs.get("algorithm", "rows"), attrs.get("axis", 0), attrs.get("batch_dims", 0)
     return op(src, indices, describe_result(src, dtype, gathered_dims(src, indices, *chosen)), **attrs)

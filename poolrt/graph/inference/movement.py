@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Final
 
 from poolrt.workers.desc import MemoryDesc, OpDesc
-from poolrt.workers.desc.operations.pad import padded_dims
 
 from ..shapes import infer_reshape
 from .result import Attrs, Operation, describe_result
@@ -39,6 +38,8 @@ def reorder(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, dtype: str)
 
 def pad(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, dtype: str) -> OpDesc:
     """Describe elements added around a tensor, or cut from it."""
+    from poolrt.workers.desc.operations.pad import padded_dims
+
     (src,) = srcs
     dims = padded_dims(src.dims, attrs["padding_l"], attrs["padding_r"], attrs.get("mode", "constant"))
     return op(src, describe_result(src, dtype, dims), **attrs)
