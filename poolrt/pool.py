@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .functions.sent_functions import Functions
     from .graph.builder import Graph
     from .model import Model
+    from .priority_view import PriorityView
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -102,6 +103,7 @@ class Pool(Executor):
         shapes: Mapping[str, Sequence[int]] | None = None,
         values: Mapping[str, ArrayLike] | None = None,
         split_batch: bool = False,
+        priority: int = 0,
     ) -> Model: ...
 
     @overload
@@ -114,6 +116,7 @@ class Pool(Executor):
         shapes: Sequence[Mapping[str, Sequence[int]]],
         values: Mapping[str, ArrayLike] | None = None,
         split_batch: bool = False,
+        priority: int = 0,
     ) -> list[Model]: ...
 
     def load(
@@ -125,6 +128,7 @@ class Pool(Executor):
         shapes: Mapping[str, Sequence[int]] | Sequence[Mapping[str, Sequence[int]]] | None = None,
         values: Mapping[str, ArrayLike] | None = None,
         split_batch: bool = False,
+        priority: int = 0,
     ) -> Model | list[Model]:
         """Load a graph, or an ONNX model, and return it as a model.
 
@@ -141,10 +145,16 @@ class Pool(Executor):
         With ``split_batch``, each run is split over the workers, so that a large batch is done sooner: each worker computes
         some of the samples, which are the first dimension of the first input and of all inputs of the same first size.
         Raises GraphError for a graph that has a node which may mix samples.
+
+        Runs of a higher ``priority``, from -8 to 7, go before others of this pool that no worker has got, as `at_priority`
+        says. Raises ValueError for one out of range, TypeError for what is no integer.
         """
         from collections.abc import Mapping
 
         from .loads.model_source import to_graph, to_graphs
+        from .priorities import check_priority
+
+        priority = check_priority(priority)
 
         if split_batch:
             from .runs.split_model import load_split as load
@@ -153,8 +163,9 @@ class Pool(Executor):
 
         session = self._session
         if shapes is not None and not isinstance(shapes, Mapping):
-            return [load(session, each, progress) for each in to_graphs(graph, batch, shapes, session.settings, values)]
-        return load(session, to_graph(graph, batch, shapes, session.settings, values), progress)
+            graphs = to_graphs(graph, batch, shapes, session.settings, values)
+            return [load(session, each, progress, priority) for each in graphs]
+        return load(session, to_graph(graph, batch, shapes, session.settings, values), progress, priority)
 
     def empty(self, shape: int | Sequence[int], dtype: Any = "float32") -> NDArray[Any]:
         """Return an array, uninitialised and row-major, in shared memory: as an input it is not copied. Raises ArenaFull."""
@@ -217,6 +228,16 @@ class Pool(Executor):
 
         require_function("map", fn)
         return self._functions(self._session.link).map(fn, iterables, timeout, chunksize)
+
+    def at_priority(self, priority: int) -> PriorityView:
+        """Return a view of this pool whose calls, and models that it loads, have a priority from -8 to 7. That of the pool is 0.
+
+        See `PriorityView`. Raises ValueError for a priority out of range, TypeError for what is no integer.
+        """
+        from .priorities import check_priority
+        from .priority_view import PriorityView
+
+        return PriorityView(self, check_priority(priority))
 
     def stats(self, timeout: float | None = None) -> dict[str, Any]:
         """Return what the pool is doing now.

@@ -33,6 +33,8 @@ class Model:
     descriptors: list[list[Any]] = field(default_factory=list)
     #: Nodes that call kernels of users, for the error if its workers are lost; a few if there are many.
     calls: tuple[str, ...] = ()
+    #: The priority of its runs among those of its client.
+    priority: int = 0
     #: Jobs that need the model; it is dropped once no client wants it and this is 0.
     users: int = 0
     wanted: bool = True
@@ -72,8 +74,11 @@ class Job:
     #: Whether a function has got slots for its result, and whether its client has disconnected while a worker called it.
     has_room: bool = False
     left: bool = False
-    #: Runs that were started before it while it waited for memory.
+    #: Its priority among those of its client, and how many of these have overtaken it because of that.
+    priority: int = 0
     overtaken: int = 0
+    #: Runs that were started before it while it waited for memory.
+    passed: int = 0
 
     @property
     def holder(self) -> Hashable:

@@ -68,6 +68,8 @@ class Load:
     name: str
     engines: list[str]
     graph: PendingGraph
+    #: The priority of its runs.
+    priority: int
     is_lowering: bool = False
     lowered: LoweredGraph | None = None
     entries: list[bytes | None] = field(default_factory=list)
@@ -129,11 +131,13 @@ class Loads:
         self._done = done
         self._drop = drop
 
-    def start(self, client: int, request: int, name: str, engines: list[str], graph: bytes | Payload) -> None:
+    def start(
+        self, client: int, request: int, name: str, engines: list[str], priority: int, graph: bytes | Payload
+    ) -> None:
         """Start loading a client's graph, which names these engines. Raises PoolRefused if the request's number is in use."""
         if (client, request) in self._by_request:
             raise PoolRefused(f"request {request} is in use")
-        load = Load(next(self._numbers), client, request, name[:NAME_LIMIT], [], PendingGraph(graph))
+        load = Load(next(self._numbers), client, request, name[:NAME_LIMIT], [], PendingGraph(graph), priority)
         own = [other for other in self.under_way.values() if other.client == client]
         nbytes = sum(other.graph.nbytes for other in own if other.lowered is None) + len(graph)
         self.under_way[load.number] = self._by_request[client, request] = load
@@ -380,7 +384,7 @@ class Loads:
             inputs, outputs = ([port[3] for port in ports] for ports in (lowered.inputs, lowered.outputs))
             descriptors = [primitive.descriptor for primitive in lowered.primitives]
             whole = lowered.steps, lowered.plan, entries, load.final, inputs, outputs, load.files, lowered.names
-            load.model = Model(load.number, load.client, load.name, *whole, descriptors, lowered.calls)
+            load.model = Model(load.number, load.client, load.name, *whole, descriptors, lowered.calls, load.priority)
             for index in sorted(load.written):
                 if load.is_staged(index):
                     self._reorder(load, load.model, index)

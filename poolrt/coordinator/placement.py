@@ -62,9 +62,13 @@ def avoid_held_up(workers: Iterable[Placed], held_up: set[int], reserved: int | 
 
 
 def choose_for_run(
-    workers: Iterable[Placed], model: int, reserved: int | None, avoided: Collection[int] = ()
+    workers: Iterable[Placed],
+    model: int,
+    reserved: int | None,
+    avoided: Collection[int] = (),
+    in_flight: int = RUNS_IN_FLIGHT,
 ) -> Placed | None:
-    """Return the worker for a run of ``model``, none of those ``avoided``, or None if all are busy.
+    """Return the worker for a run of ``model``, none of those ``avoided``, or None if all have ``in_flight`` jobs.
 
     The least loaded one; among equals one that has the model; among those the first, whose caches are warm.
     """
@@ -76,7 +80,7 @@ def choose_for_run(
             or worker.doomed
             or worker.applying
             or worker.calling
-            or worker.load >= RUNS_IN_FLIGHT
+            or worker.load >= in_flight
             or worker.number == reserved
             or worker.number in avoided
         ):

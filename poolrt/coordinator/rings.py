@@ -9,7 +9,7 @@ message that a ring is lost follows the worker's exit, so the client may use the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from typing import Any, Final, Protocol
 
 from poolrt.errors import RunFailed
@@ -63,6 +63,8 @@ class Rings:
         self._rings: dict[int, Ring] = {}
         #: Models that clients may run on rings, by client and number.
         self._models: dict[int, dict[int, Model]] = {}
+        #: Clients whose runs go by messages, in the order of their priorities.
+        self.ordered: Container[int] = ()
         self._lost: dict[int, LostRing] = {}
         #: The entry of the compiled ends, empty before it comes; whether it was asked for; the peers that have it.
         self._ends = b""
@@ -80,6 +82,8 @@ class Rings:
     def count_run(self, model: Model) -> None:
         """Count a run by messages, and grant rings after some."""
         model.runs += 1
+        if model.client in self.ordered:
+            return
         if model.runs != GRANTED_AFTER or len(model.input_sizes) + len(model.output_sizes) > SLOTS_LIMIT:
             return
         self._models.setdefault(model.client, {})[model.number] = model

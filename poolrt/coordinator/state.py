@@ -349,7 +349,7 @@ class State:
             self._out.append(Slow(client.number))
         self._out.append(Send(client.number, [Kind.WITHDRAWN, request, job is not None]))
 
-    def _call(self, client: Client, request: int, number: int, payload: bytes | Payload) -> None:
+    def _call(self, client: Client, request: int, number: int, priority: int, payload: bytes | Payload) -> None:
         if not self._functions:
             self._fail_request(client.number, request, PoolRefused("functions are turned off (the setting functions)"))
             return
@@ -360,9 +360,8 @@ class State:
         function = self.worker_set.functions.find(client.number, number)
         self._count(client)
         client.payload_bytes += len(payload)
-        job = Job(
-            Kind.APPLY, next(self._numbers), "function", client.number, request, payload=payload, function=function
-        )
+        job = Job(Kind.APPLY, next(self._numbers), "function", client.number, request, payload=payload)
+        job.function, job.priority = function, priority
         if function is not None:
             function.users += 1
         self.worker_set.submit(job)
@@ -472,6 +471,7 @@ class State:
 
     def _model_ready(self, model: Model) -> None:
         self.clients[model.client].models[model.number] = model
+        self.worker_set.order.note_model(model)
 
     def _drop(self, model: Model) -> None:
         model.wanted = False

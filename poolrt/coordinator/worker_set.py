@@ -16,12 +16,13 @@ from poolrt.memory.arena import ArenaExhausted
 from poolrt.workers.ipc.protocol import Kind
 
 from .call_rings import CallRings, function_lost
+from .client_order import ClientOrder
 from .failed_starts import FailedStarts
 from .functions import Functions
 from .instructions import HangUp, Instruction, Kill, Role, Send, Spawn
 from .jobs import Job, Model
 from .leases import Leases
-from .placement import avoid_held_up, choose_for_function, choose_for_run, reserve_for_function
+from .placement import RUNS_IN_FLIGHT, avoid_held_up, choose_for_function, choose_for_run, reserve_for_function
 from .rings import Rings
 from .watchdog import Limits, UnderWay
 from .worker import Worker
@@ -59,6 +60,7 @@ class WorkerSet:
         #: Runs that found no memory for their outputs.
         self.runs_lacking: deque[Job] = deque()
         self.functions_waiting: deque[Job] = deque()
+        self.order = ClientOrder()
         #: Functions that a worker calls before a new one replaces it; 0: as many as come.
         self.max_tasks_per_child = 0
         #: Workers that have exited by themselves or were killed, in all.
@@ -76,6 +78,7 @@ class WorkerSet:
         self._freed_before = 0
         self.functions = Functions(numbers, self.workers, out)
         self.rings = Rings(self.workers, numbers, out, self._prepare_model)
+        self.rings.ordered = self.order.clients
         self.calls = CallRings(self.workers, numbers, self.functions, leases, out)
 
     @property
@@ -94,7 +97,8 @@ class WorkerSet:
         """Queue a job; `dispatch` gives it to a worker or fails it."""
         if job.model is not None:
             job.model.users += 1
-        (self.functions_waiting if job.kind is Kind.APPLY else self.runs_waiting).append(job)
+            job.priority = job.model.priority if job.kind is Kind.EXECUTE else 0
+        self.order.put(self.functions_waiting if job.kind is Kind.APPLY else self.runs_waiting, job)
 
     def mark_ready(self, number: int, process: int) -> None:
         """Note that a worker has started, and with it the reason to back off gone."""
@@ -222,6 +226,7 @@ class WorkerSet:
     def withdraw(self, client: int) -> list[Job]:
         """Remove a client's queued jobs and return them. Its jobs in flight go on, and their answers are dropped."""
         withdrawn: list[Job] = []
+        self.order.forget(client)
         for job in self._calls_of(client):
             job.left = True
         for queue in (self.runs_waiting, self.runs_lacking, self.functions_waiting):
@@ -311,7 +316,10 @@ class WorkerSet:
         avoided = avoid_held_up(workers, held_up, reserved) if held_up else ()
         while (queue := self._next_queue()) is not None:
             job = queue[0]
-            chosen = choose_for_run(workers, job.model.number if job.model else 0, reserved, avoided)
+            ready = (
+                1 if job.client in self.order.clients else RUNS_IN_FLIGHT
+            )  # a run that a worker has cannot be overtaken
+            chosen = choose_for_run(workers, job.model.number if job.model else 0, reserved, avoided, ready)
             if chosen is None:
                 return
             if not self.workers[chosen.number].reserve():
@@ -326,15 +334,15 @@ class WorkerSet:
                         job.model.users -= 1
                         self._fail(job, arena_full(job.label, error))
                     elif queue is self.runs_waiting:
-                        self.runs_lacking.append(job)
+                        self.order.put(self.runs_lacking, job)
                     else:
                         self.runs_lacking.appendleft(job)
-                        if not self.runs_waiting or job.overtaken >= OVERTAKEN_LIMIT:
+                        if not self.runs_waiting or job.passed >= OVERTAKEN_LIMIT:
                             return
                     continue
             queue.popleft()
             if queue is self.runs_waiting and self.runs_lacking:
-                self.runs_lacking[0].overtaken += 1
+                self.runs_lacking[0].passed += 1
             self._give(self.workers[chosen.number], job)
 
     def _next_queue(self) -> deque[Job] | None:
@@ -342,7 +350,7 @@ class WorkerSet:
         if self.runs_lacking and (
             not self.runs_waiting
             or self._leases.freed != self._freed_before
-            or self.runs_lacking[0].overtaken >= OVERTAKEN_LIMIT
+            or self.runs_lacking[0].passed >= OVERTAKEN_LIMIT
         ):
             return self.runs_lacking
         return self.runs_waiting or None

@@ -20,13 +20,18 @@ class Bells:
         #: An event of the system that `call` sets; -1 without rings.
         self._call = -1
 
-    def add(self, ring: ClientCallRing) -> None:
-        """Wait for the bell of a ring. Raises OSError if this process can have no more descriptors."""
+    def add(self, ring: ClientCallRing) -> bool:
+        """Wait for the bell of a ring; close it and return False if this process can have no more descriptors."""
         if self._call < 0:
-            self._call = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+            try:
+                self._call = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+            except OSError:
+                ring.bell.close()
+                return False
             self._poll.register(self._call, select.POLLIN)
         self._rings[ring.bell.fileno()] = ring
         self._poll.register(ring.bell, select.POLLIN)
+        return True
 
     def forget(self, ring: ClientCallRing) -> None:
         """Wait no longer for the bell of a ring. May be repeated."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections import deque
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from typing import Final
 
-from .client_call_ring import ClientCallRing
-from .ring_call import RingCall
+from .call_order import lift_urgent, may_lift
+from .client_call_ring import ClientCallRing, Waiting
+from .ordered_queue import OrderedQueue
 
 #: Seconds after which a worker that begins no call counts as held up.
 STALL_S: Final = 0.01
@@ -16,16 +16,16 @@ STALL_S: Final = 0.01
 _WORTH_NS: Final = 100_000
 
 
-def has_calls_to_move(rings: Iterable[ClientCallRing]) -> bool:
-    """Return whether calls that no worker has begun wait beside an idle worker."""
+def has_calls_to_move(rings: Collection[ClientCallRing], waiting: Waiting) -> bool:
+    """Return whether calls that no worker has begun wait beside an idle worker, or one with less urgent ones."""
     idle = stalls = False
     for ring in rings:  # no generator, in whose end an interrupt is dropped
         idle |= not ring.calls
         stalls |= ring.ring.submitted > ring.ring.begun
-    return idle and stalls
+    return (idle and stalls) or (isinstance(waiting, OrderedQueue) and may_lift(rings))
 
 
-def take_from_busy(rings: Collection[ClientCallRing], waiting: deque[RingCall]) -> bool:
+def take_from_busy(rings: Collection[ClientCallRing], waiting: Waiting) -> bool:
     """Move half of the calls that no worker has begun from a long queue to ``waiting`` if a worker is idle; return if any do."""
     idle = None
     for ring in rings:
@@ -33,7 +33,7 @@ def take_from_busy(rings: Collection[ClientCallRing], waiting: deque[RingCall]) 
             idle = ring
             break
     if idle is None:
-        return False
+        return isinstance(waiting, OrderedQueue) and lift_urgent(rings, waiting)
     busy = max(rings, key=lambda ring: len(ring.calls))
     words = busy.ring
     if words.submitted - words.consumed != len(busy.calls):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Collection, Iterable
 from typing import Final
 
-from .client_call_ring import ClientCallRing
-from .ring_call import RingCall
+from .call_order import place_in_order
+from .client_call_ring import ClientCallRing, Waiting
+from .ordered_queue import OrderedQueue
 
 #: Calls that one worker gets before another one does, while others wait.
 _FILL: Final = 16
@@ -22,8 +22,11 @@ def choose_ring(rings: Iterable[ClientCallRing], function: int) -> ClientCallRin
     return best
 
 
-def place_waiting(rings: Collection[ClientCallRing], waiting: deque[RingCall]) -> None:
+def place_waiting(rings: Collection[ClientCallRing], waiting: Waiting) -> None:
     """Give calls that wait to the rings that have room, evenly."""
+    if isinstance(waiting, OrderedQueue):
+        place_in_order(rings, waiting)
+        return
     while waiting:
         call = waiting[0]
         if call.ring is not None:

@@ -27,7 +27,8 @@ from poolrt.workers.processes.plain_pickles import UNPACKING_ERRORS, unpack_scal
 from .bells import Bells
 from .call_balance import STALL_S, has_calls_to_move, take_from_busy
 from .call_placement import choose_ring, place_waiting
-from .client_call_ring import ClientCallRing, has_results, open_ring
+from .client_call_ring import ClientCallRing, Waiting, has_results, open_ring
+from .ordered_queue import OrderedQueue
 from .outcomes import not_called_twice
 from .result_rooms import ResultRooms
 from .ring_call import RingCall
@@ -45,13 +46,11 @@ _AHEAD_MS: Final = 1
 
 
 class CallRings:
-    """The rings of calls of one connection. Several threads may use it.
-
-    ``resend(calls)`` sends calls by messages that no ring takes any more. It is called without a lock.
-    """
+    """The rings of calls of one connection. Several threads may use it."""
 
     def __init__(self, client: FuturesThread) -> None:
         self._client = client
+        #: Sends calls by messages that no ring takes any more. It is called without a lock.
         self.resend: Callable[[list[RingCall]], None] = lambda calls: None
         #: Called once calls have ended, or are taken back, without a lock.
         self.leave: Callable[[], None] = lambda: None
@@ -61,7 +60,8 @@ class CallRings:
         # Held while rings and queues change; never while code of a user runs.
         self._lock = threading.Lock()
         #: Calls that wait for room on a ring.
-        self._waiting: deque[RingCall] = deque()
+        self._waiting: Waiting = deque()
+        self._order: OrderedQueue[RingCall] | None = None
         #: Calls whose result was read, or that were lost, until they are settled.
         self._ended: deque[RingCall] = deque()
         # Held while results are loaded, which runs code of the user: it may call functions, and wait for them.
@@ -100,6 +100,12 @@ class CallRings:
         """Calls that are not settled."""
         return self.under_way + len(self._ended)
 
+    def keep_order(self) -> None:
+        """Give calls to workers in order of priority from now on."""
+        with self._lock:
+            if self._order is None:
+                self._waiting = self._order = OrderedQueue(self._waiting)
+
     def functions_used(self) -> set[int]:
         """Return the functions of calls that have not ended."""
         with self._lock:
@@ -108,8 +114,8 @@ class CallRings:
 
     def submit(self, call: RingCall) -> bool:
         """Give a call to the worker with the shortest queue, or let it wait; False if no ring takes its function."""
-        waiting = self._waiting
         with self._lock:
+            waiting = self._waiting
             ring = choose_ring(self._rings.values(), call.number)
             if ring is None:
                 return False
@@ -118,9 +124,9 @@ class CallRings:
             future = call.future
             if future is not None:
                 future.driver, future.withdraw = call, call.take_back
-            if waiting:
+            if waiting or self._order is not None:
                 waiting.append(call)
-                if not ring.is_full:
+                if self._order is not None or not ring.is_full:
                     place_waiting(self._rings.values(), waiting)
             elif not ring.append(call, waiting):
                 waiting.append(call)
@@ -141,7 +147,7 @@ class CallRings:
                 call.request = next(self._requests)
                 call.rings = self
             self._waiting.extend(calls)
-            if not ring.is_full:
+            if self._order is not None or not ring.is_full:
                 place_waiting(self._rings.values(), self._waiting)
             if self._polling and self._waiting:
                 self._set_alarms()
@@ -219,7 +225,7 @@ class CallRings:
                 self._bells.watch(channel)
                 if has_results(self._rings.values()):
                     return False
-                if has_calls_to_move(self._rings.values()):
+                if has_calls_to_move(self._rings.values(), self._waiting):
                     timeout = STALL_S if timeout is None else min(timeout, STALL_S)
             limit = None if timeout is None else max(0.0, timeout) * 1000
             found = self._bells.wait(_AHEAD_MS) if ahead else []
@@ -307,6 +313,12 @@ class CallRings:
         self._client.open_futures.forget(call.known_as)
         return True
 
+    def has_begun(self, call: RingCall) -> bool:
+        """Return whether a worker has begun a call that has not ended."""
+        with self._lock:  # it may go to another ring
+            ring = call.ring
+            return ring is not None and not call.ended and bool(ring.has_begun(call))
+
     def find(self, request: int) -> RingCall | None:
         """Return the call of a request whose text or outcome comes in messages."""
         found = self._by_message.get(request)
@@ -373,16 +385,11 @@ class CallRings:
         self._bells.close()
 
     def _add(self, number: int, channel: Channel) -> None:
-        ring = open_ring(number, channel)
-        if ring is None:
+        if (ring := open_ring(number, channel)) is None:
             return
         with self._lock:
-            try:
-                self._bells.add(ring)
-            except OSError:
-                ring.bell.close()
-                return  # this process can have no more descriptors
-            self._rings = {**self._rings, number: ring}
+            if self._bells.add(ring):
+                self._rings = {**self._rings, number: ring}
 
     def _read(self, ring: ClientCallRing) -> None:
         """Read all results of a ring, with the lock held."""
@@ -428,18 +435,10 @@ class CallRings:
             self._rings = {number: each for number, each in self._rings.items() if each is not ring}
             self._bells.forget(ring)
             self._read(ring)
-            begun = ring.ring.begun
-            back: list[RingCall] = []
-            for call in ring.calls:
-                if call is None:
-                    continue
-                call.ring = None
-                if call.sequence <= begun:
-                    call.fail(error_from_wire(error))
-                    self._ended.append(call)
-                else:
-                    back.append(call)
-            ring.calls.clear()
+            begun, back = ring.leave_calls()
+            for call in begun:
+                call.fail(error_from_wire(error))
+                self._ended.append(call)
             self._waiting.extendleft(reversed(back))
             homeless = [call for call in self._waiting if choose_ring(self._rings.values(), call.number) is None]
             for call in homeless:

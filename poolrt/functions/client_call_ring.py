@@ -7,15 +7,20 @@ import socket
 import time
 from collections import deque
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, TypeAlias
 
+from poolrt.cachestore.deferred_interrupts import deferred_interrupts
+from poolrt.priorities import divide, find_place
 from poolrt.workers.ipc.call_ring import CAPACITY, SUBMITTED, TAKEN_BACK, SubmittingCallRing
 from poolrt.workers.ipc.channel import Channel, MalformedMessage
 from poolrt.workers.ipc.ring import BELL
 from poolrt.workers.memory.arena_view import ArenaView
 
+from .ordered_queue import OrderedQueue
 from .ring_call import RingCall
 
+#: Calls that wait, in the order in which they came, or by their priorities.
+Waiting: TypeAlias = "deque[RingCall] | OrderedQueue[RingCall]"
 #: Seconds to wait for a worker that takes an entry while it is taken back: it needs some microseconds.
 _TAKE_S: Final = 0.002
 #: Bells that one call receives; they are equal.
@@ -28,7 +33,7 @@ _AHEAD_NS: Final = 200_000
 class ClientCallRing:
     """One ring to a worker. ``calls`` are the entries whose results were not read; None for one that was taken back."""
 
-    __slots__ = ("bell", "calls", "functions", "number", "ring", "seen", "seen_at")
+    __slots__ = ("bell", "calls", "functions", "lifted", "lifted_at", "number", "ring", "seen", "seen_at")
 
     def __init__(self, number: int, ring: SubmittingCallRing, bell: socket.socket) -> None:
         self.number = number
@@ -40,8 +45,11 @@ class ClientCallRing:
         #: How many entries its worker had begun when `CallRings` last looked whether it is held up, and since when.
         self.seen = -1
         self.seen_at = 0.0
+        #: The same, when `lift_urgent` looked.
+        self.lifted = -1
+        self.lifted_at = 0.0
 
-    def append(self, call: RingCall, waiting: deque[RingCall]) -> bool:
+    def append(self, call: RingCall, waiting: Waiting) -> bool:
         """Submit a call, without waking the worker; False if there is no room.
 
         A call that `repair` finds unpublished comes back to ``waiting``.
@@ -58,7 +66,7 @@ class ClientCallRing:
         words[SUBMITTED] = sequence  # as `publish`
         return True
 
-    def fill(self, waiting: deque[RingCall], count: int) -> bool:
+    def fill(self, waiting: Waiting, count: int) -> bool:
         """Submit up to ``count`` of the calls that wait, and wake the worker once; False if there is no room for all.
 
         Those that it takes have a function that may be called here.
@@ -83,6 +91,75 @@ class ClientCallRing:
             count -= 1
         self.wake(waits=False)
         return fits
+
+    def insert(self, call: RingCall, waiting: Waiting, priority: int) -> bool:
+        """Submit a call before those of lower priorities that were not begun, without waking the worker; False without room.
+
+        ``priority`` is the call's, or a higher one. The last of the others goes to ``waiting`` if the ring is full.
+        """
+        if len(self.calls) != self.ring.submitted - self.ring.consumed:
+            self.repair(waiting)
+        lower = self._lower_calls(priority)
+        if not lower:
+            return self.append(call, waiting)
+        with deferred_interrupts():
+            return self._insert_before(lower, call, waiting)
+
+    def count_before(self, priority: int) -> int:
+        """Return how many calls the worker would end before a new one of a priority."""
+        open_calls = [call for call in self.calls if call is not None]
+        return len(open_calls) - len(self._lower_calls(priority))
+
+    def next_call(self) -> RingCall | None:
+        """Return the call that the worker begins next, None if there is none."""
+        waiting = self._waiting_calls()
+        return waiting[0] if waiting else None
+
+    def _waiting_calls(self) -> list[RingCall]:
+        taken = self.ring.taken
+        return [call for call in self.calls if call is not None and call.sequence > taken]
+
+    def _lower_calls(self, priority: int) -> list[RingCall]:
+        """Return the calls before which a new one of a priority goes."""
+        waiting = self._waiting_calls()
+        return waiting[find_place(waiting, priority) :]
+
+    def _insert_before(self, lower: list[RingCall], call: RingCall, waiting: Waiting) -> bool:
+        words, calls = self.ring, self.calls
+        last = words.submitted
+        is_full = last - words.consumed >= CAPACITY
+        place = words.reserve(call.payload)
+        if place < 0:
+            return False
+        certain = words.take_back(range(lower[0].sequence, last + 1))
+        # Any other one is begun, or the worker says that it was taken back.
+        lower = [each for each in lower if each.sequence > last - certain]
+        if not lower:
+            return self.append(call, waiting)
+        first = lower[0].sequence
+        before, behind = divide(lower)
+        left_out: RingCall | None = None
+        if is_full and len(lower) == last - first + 1:
+            if not behind:
+                words.restore([each.sequence for each in lower])
+                return False
+            left_out = behind.pop()
+        former = [each.sequence for each in (*before, *behind)]
+        index = first - words.consumed - 1
+        for at in range(index, len(calls)):
+            calls[at] = None  # those that were taken back before remain so
+        for sequence, each in enumerate((*before, call, *behind), first):
+            at = sequence - words.consumed - 1
+            if at == len(calls):
+                calls.append(each)
+            else:
+                calls[at] = each
+            each.sequence, each.ring = sequence, self
+        if left_out is not None:
+            left_out.ring = None
+            waiting.appendleft(left_out)
+        words.rearrange(first, former, len(before), call.number | call.plain, call.request, place, call.payload)
+        return True
 
     @property
     def is_full(self) -> bool:
@@ -137,7 +214,7 @@ class ClientCallRing:
         self.wake(waits=True)  # the worker dozes, or an interrupt has come between an entry and its bell
         return further > 0
 
-    def repair(self, waiting: deque[RingCall]) -> None:
+    def repair(self, waiting: Waiting) -> None:
         """Repair what an interrupt has left: a call that was not published waits again, one that was read is gone."""
         extra = len(self.calls) - (self.ring.submitted - self.ring.consumed)
         if extra <= 0:
@@ -150,6 +227,20 @@ class ClientCallRing:
                 waiting.appendleft(last)
         else:
             self.calls.popleft()
+
+    def has_begun(self, call: RingCall) -> bool:
+        """Return whether the worker has begun a call whose result was not read."""
+        words, sequence = self.ring, call.sequence
+        return words.begun >= sequence and (words.done < sequence or words.outcome(sequence)[0] != TAKEN_BACK)
+
+    def leave_calls(self) -> tuple[list[RingCall], list[RingCall]]:
+        """Return the calls that the worker, which has exited, had begun, and those that it had not; the ring has none then."""
+        begun = self.ring.begun
+        calls = [call for call in self.calls if call is not None]
+        for call in calls:
+            call.ring = None
+        self.calls.clear()
+        return [call for call in calls if call.sequence <= begun], [call for call in calls if call.sequence > begun]
 
     def take_back(self, call: RingCall) -> bool:
         """Take a call back; return whether it will not be begun."""

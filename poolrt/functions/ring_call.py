@@ -59,6 +59,9 @@ class RingCall:
     #: Whether another thread is to settle it.
     handed = False
     _error: BaseException | None = None
+    #: Its priority, and how often it was overtaken (`poolrt.priorities`).
+    priority = 0
+    overtaken = 0
     #: Given by the rings that have it.
     request: int
     sequence: int
@@ -93,6 +96,11 @@ class RingCall:
         self.loading = False
 
     @property
+    def ticket(self) -> int:
+        """A number that grows with each call."""
+        return self.request
+
+    @property
     def known_as(self) -> Any:
         """What `OpenFutures` counts: the future, or this call."""
         return self.future or self
@@ -122,7 +130,7 @@ class RingCall:
         """Look whether this call has begun or ended."""
         if self.rings is not None:
             self.rings.collect()
-            if not self.ended and self.ring is not None and self.ring.ring.begun >= self.sequence:
+            if not self.ended and self.rings.has_begun(self):
                 future.note_begun()
 
     def want(self, future: PoolFuture[Any]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
 from collections import OrderedDict, deque
@@ -25,6 +26,8 @@ from .call_buffers import SentBuffers
 from .call_pickles import HOT, CallPickles, KeptFunction, Pack, Packed, PackedOnce, bounded
 from .call_results import CallResults, ChunkResults, chunks_of
 from .called_function import name_of
+from .message_call import MessageCall
+from .ordered_queue import OrderedQueue
 from .outcomes import load_exception, load_value, name_loss, not_called_twice
 from .ring_call import RingCall
 
@@ -32,8 +35,9 @@ if TYPE_CHECKING:
     from poolrt.connection.link import Link
 
 T = TypeVar("T")
-#: Functions that are sent and have not ended; further ones wait here.
+#: Calls that are sent and have not ended, of a priority and higher ones, and in all; further ones wait here.
 IN_FLIGHT: Final = 256
+_ALL_IN_FLIGHT: Final = 1024
 #: Bytes of functions and arguments in flight, unless there is one only: the coordinator keeps them until a worker has room.
 BYTES_IN_FLIGHT: Final = 256 * 1024 * 1024
 #: Functions that the coordinator keeps for calls to come, and their bytes, unless there is one only.
@@ -43,31 +47,6 @@ _KEPT_BYTES: Final = 192 * 1024 * 1024
 _LOOKS: Final = 16
 #: Types of iterables whose iterators run no code of the user.
 _READY: Final = (range, list, tuple)
-
-
-class _Call:
-    """A call until it has ended. ``function`` is None if the payload has the function."""
-
-    __slots__ = ("context", "function", "future", "name", "nbytes", "payload", "plain", "request", "sent", "unsent")
-
-    def __init__(self, packed: Packed, future: PoolFuture[Any]) -> None:
-        self.function, payload, self.plain, sent, self.name = packed
-        #: The buffers of its arguments, until it has ended.
-        self.sent = sent
-        self.payload = payload
-        self.nbytes = len(payload)
-        self.future = future
-        self.context = copy_context()
-        #: None until the call is sent.
-        self.request: Request | None = None
-        #: Why it could not be sent.
-        self.unsent: Exception | None = None
-
-    def free(self) -> None:
-        """Let the memory of its arguments be used again: no worker reads it any more."""
-        sent, self.sent = self.sent, None
-        if sent is not None:
-            sent.end()
 
 
 class Functions:
@@ -81,8 +60,11 @@ class Functions:
     ) -> None:
         client = self.client = link.client
         self._initializer = None if initializer is None else (initializer, initargs)
-        self._waiting: deque[_Call] = deque()
+        self._waiting: deque[MessageCall] | OrderedQueue[MessageCall] = deque()
+        self._tickets = itertools.count(1)
+        #: Calls that are sent and have not ended, and how many of them have each priority.
         self._under_way = 0
+        self._of_priority: dict[int, int] = {}
         self._bytes = 0
         self._counting = threading.Lock()
         # Held while calls are sent, so that a function is sent before its calls. Reentrant, as callbacks of futures submit.
@@ -97,13 +79,24 @@ class Functions:
         #: Why no function can be called any more: the initializer has failed.
         self.broken: InitializerFailure | None = None
 
-    def submit(self, fn: Callable[..., T], args: tuple[Any, ...], kwargs: dict[str, Any]) -> PoolFuture[T]:
+    def submit(
+        self, fn: Callable[..., T], args: tuple[Any, ...], kwargs: dict[str, Any], priority: int = 0
+    ) -> PoolFuture[T]:
         """Call a function in a worker; see `Pool.submit`."""
-        if kwargs or self._waiting or (future := self._submit_short(fn, args)) is None:
-            return self._submit(partial(self._pickles.pack, fn), args, kwargs)
+        if priority:
+            self.keep_order()
+        if kwargs or self._waiting or (future := self._submit_short(fn, args, priority)) is None:
+            return self._submit(partial(self._pickles.pack, fn), args, kwargs, priority)
         return future
 
-    def _submit_short(self, fn: Callable[..., T], args: tuple[Any, ...]) -> PoolFuture[T] | None:
+    def keep_order(self) -> None:
+        """Call functions in order of priority from now on."""
+        if isinstance(self._waiting, deque):
+            with self._counting:
+                self._waiting = OrderedQueue(self._waiting)
+            self.client.calls.keep_order()
+
+    def _submit_short(self, fn: Callable[..., T], args: tuple[Any, ...], priority: int) -> PoolFuture[T] | None:
         """Give a call of a known function with short, plain arguments to a ring, as most are; return None for any other one."""
         function = self._pickles.find(fn)
         if function is None or not function.on_rings or (self._under_way and not self._may_use_rings(function)):
@@ -121,6 +114,8 @@ class Functions:
         self.client.check_open()
         future: PoolFuture[T] = PoolFuture()
         call = RingCall(function.number, payload, PLAIN | plain, copy_context(), future, sent, function.name)
+        if priority:
+            call.priority = priority
         return future if self._submit_to_ring(call, future) else None
 
     def _pack_short(self, function: KeptFunction, args: tuple[Any, ...]) -> bytes | None:
@@ -128,9 +123,11 @@ class Functions:
         payload = pack_scalars(args) if self._may_use_rings(function) else None
         return payload if payload is not None and len(payload) <= INLINE_BYTES else None
 
-    def _begin_short(self, function: KeptFunction, payload: bytes) -> RingCall | None:
+    def _begin_short(self, function: KeptFunction, payload: bytes, priority: int) -> RingCall | None:
         """Give what `_pack_short` has packed to a ring; return the call, None if no ring takes it."""
         call = RingCall(function.number, payload, PLAIN | SCALARS, None, None, None, function.name)
+        if priority:
+            call.priority = priority
         return call if self._submit_to_ring(call, call) else None
 
     def _submit_to_ring(self, call: RingCall, known_as: PoolFuture[Any] | RingCall) -> bool:
@@ -149,11 +146,18 @@ class Functions:
         return True
 
     def map(
-        self, fn: Callable[..., T], iterables: tuple[Iterable[Any], ...], timeout: float | None, chunksize: int
+        self,
+        fn: Callable[..., T],
+        iterables: tuple[Iterable[Any], ...],
+        timeout: float | None,
+        chunksize: int,
+        priority: int = 0,
     ) -> Iterator[T]:
         """Call a function for many items; see `Pool.map`."""
         if chunksize < 1:
             raise ValueError(f"chunksize must be at least 1, got {chunksize}")
+        if priority:
+            self.keep_order()
         deadline = None if timeout is None else time.monotonic() + timeout
         self._check()
         # Other iterables may block, and a call before that has to begin.
@@ -161,27 +165,27 @@ class Functions:
         if chunksize == 1:
             pack = PackedOnce(self._pickles, fn, name_of(fn))
             items = zip(*iterables, strict=False)
-            begun = begin_all(pack, items)
+            begun = begin_all(pack, items, priority)
             return CallResults(begun, deadline, self.client.abandoned)
         call, chunks = chunks_of(fn, iterables, chunksize)
         pack = PackedOnce(self._pickles, call, name_of(fn))
-        return ChunkResults.of(CallResults(begin_all(pack, chunks), deadline, self.client.abandoned))
+        return ChunkResults.of(CallResults(begin_all(pack, chunks, priority), deadline, self.client.abandoned))
 
     def _check(self) -> None:
         if self.broken is not None:
             raise self.broken.copy()
         self.client.check_open()
 
-    def _begin_all(self, pack: PackedOnce, calls: Iterator[tuple[Any, ...]]) -> deque[Any]:
+    def _begin_all(self, pack: PackedOnce, calls: Iterator[tuple[Any, ...]], priority: int) -> deque[Any]:
         begun: deque[Any] = deque()
         for args in calls:
             function, call = pack.function, None
             if function is not None and not self._waiting and (payload := self._pack_short(function, args)) is not None:
-                call = self._begin_short(function, payload)
-            begun.append(call or self._begin(pack, args))
+                call = self._begin_short(function, payload, priority)
+            begun.append(call or self._begin(pack, args, priority))
         return begun
 
-    def _begin_ready(self, pack: PackedOnce, calls: Iterator[tuple[Any, ...]]) -> deque[Any]:
+    def _begin_ready(self, pack: PackedOnce, calls: Iterator[tuple[Any, ...]], priority: int) -> deque[Any]:
         """Begin calls as `_begin_all`, some at a time: no code of the user runs between their arguments."""
         begun: deque[Any] = deque()
         rings, open_futures = self.client.calls, self.client.open_futures
@@ -195,28 +199,30 @@ class Functions:
                     if payload is None or len(payload) > INLINE_BYTES:
                         break
                     made.append(RingCall(function.number, payload, PLAIN | SCALARS, None, None, None, function.name))
+                    if priority:
+                        made[-1].priority = priority
             if made and rings.submit_all(made):
                 begun.extend(made)
                 open_futures.count_all(made)
                 rings.unpark()
                 rings.collect()
                 del some[: len(made)]
-            begun.extend(self._begin(pack, args) for args in some)
+            begun.extend(self._begin(pack, args, priority) for args in some)
         return begun
 
-    def _begin(self, pack: PackedOnce, args: tuple[Any, ...]) -> PoolFuture[Any] | RingCall:
+    def _begin(self, pack: PackedOnce, args: tuple[Any, ...], priority: int) -> PoolFuture[Any] | RingCall:
         """Submit a call of `map`, which needs no future if a ring takes it."""
         function = pack.function
         calls = self.client.calls
         if function is None or not calls.exist or self._waiting or not self._may_use_rings(function):
-            return self._submit(pack, args, {})
+            return self._submit(pack, args, {}, priority)
         packed = pack(args, {})
-        call = self._ring_call(packed, None, None)
+        call = self._ring_call(packed, None, None, priority)
         if call is None or not self._submit_to_ring(call, call):
-            return self._submit(lambda args, kwargs: packed, args, {})
+            return self._submit(lambda args, kwargs: packed, args, {}, priority)
         return call
 
-    def _submit(self, pack: Pack, args: tuple[Any, ...], kwargs: dict[str, Any]) -> PoolFuture[Any]:
+    def _submit(self, pack: Pack, args: tuple[Any, ...], kwargs: dict[str, Any], priority: int) -> PoolFuture[Any]:
         self._check()
         try:
             packed = pack(args, kwargs)
@@ -227,15 +233,15 @@ class Functions:
         future: PoolFuture[Any] = PoolFuture()
         function = packed.function
         if function is not None and function.on_rings and not self._waiting and self._may_use_rings(function):
-            ring_call = self._ring_call(packed, copy_context(), future)
+            ring_call = self._ring_call(packed, copy_context(), future, priority)
             if ring_call is not None and self._submit_to_ring(ring_call, future):
                 return future
-        call = _Call(packed, future)
+        call = MessageCall(packed, future, priority)
         future.withdraw = partial(self._withdraw, call)
         # An interrupt between these steps would leave a future that never ends.
         with deferred_interrupts():
             self.client.open_futures.add(future)
-            self._waiting.append(call)
+            self._await_turn(call)
             self._send_waiting()
         if isinstance(call.unsent, CoordinatorLoss):
             raise call.unsent  # no worker has begun it: it may be sent to another server
@@ -245,12 +251,21 @@ class Functions:
         """Return whether a call may overtake those that are sent as messages: not if one worker calls all, in order."""
         return bool(function.number) and (not self._under_way or self.client.workers > 1)
 
-    def _ring_call(self, packed: Packed, context: Context | None, future: PoolFuture[Any] | None) -> RingCall | None:
+    def _await_turn(self, call: MessageCall) -> None:
+        with self._counting:
+            call.ticket = next(self._tickets)
+            self._waiting.append(call)
+
+    def _ring_call(
+        self, packed: Packed, context: Context | None, future: PoolFuture[Any] | None, priority: int
+    ) -> RingCall | None:
         """Return a call for a ring, None if it is too long for one."""
         function, payload, plain, sent, name = packed
         if function is None or len(payload) > INLINE_BYTES or not function.number:
             return None
-        return RingCall(function.number, payload, plain, context, future, sent, name)
+        call = RingCall(function.number, payload, plain, context, future, sent, name)
+        call.priority = priority
+        return call
 
     def _ring_calls_ended(self) -> None:
         if self._waiting:
@@ -268,7 +283,9 @@ class Functions:
             future.driver = None
             each.handed = True
             try:
-                call = _Call(Packed(functions[each.number], *self._repack(each), each.name), future)
+                call = MessageCall(
+                    Packed(functions[each.number], *self._repack(each), each.name), future, each.priority
+                )
             except PoolRefused as error:
                 each.free()
                 future.settle(None, error)
@@ -277,7 +294,7 @@ class Functions:
             call.context = each.context or call.context
             future.withdraw = partial(self._withdraw, call)
             self.client.open_futures.follow(future)
-            self._waiting.append(call)
+            self._await_turn(call)
         self._send_waiting()
         self.client.wake_thread()
 
@@ -297,7 +314,7 @@ class Functions:
                     if function is not None:
                         self._ask_for_rings(function)
                     number = 0 if function is None else function.number
-                    self.client.begin(Kind.CALL, number, call.payload, request=self._request(call))
+                    self.client.begin(Kind.CALL, number, call.priority, call.payload, request=self._request(call))
                 except Exception as error:  # noqa: BLE001 - most often PoolClosed; each ends this call
                     self._end(call)
                     call.unsent = error
@@ -314,20 +331,20 @@ class Functions:
             function.on_rings = function.number
             self.client.tell(Kind.CALLS, function.number)
 
-    def _move_to_ring(self, call: _Call) -> bool:
+    def _move_to_ring(self, call: MessageCall) -> bool:
         """Give a call that waits to a ring, with the lock held that counts; return whether one takes it."""
         function = call.function
         if function is None or not function.on_rings or not self._may_use_rings(function):
             return False
         packed = Packed(function, call.payload, call.plain, call.sent, call.name)
-        moved = self._ring_call(packed, call.context, call.future)
+        moved = self._ring_call(packed, call.context, call.future, call.priority)
         if moved is None or not self.client.calls.submit(moved):
             return False
         call.sent = None
         self._waiting.popleft()
         return True
 
-    def _next(self) -> _Call | None:
+    def _next(self) -> MessageCall | None:
         """Return the next call to send and count it as sent; None if there is none, or no room."""
         with self._counting:
             while self._waiting and self._move_to_ring(self._waiting[0]):
@@ -336,7 +353,7 @@ class Functions:
                 return None
             call = self._waiting[0]
             nbytes = call.nbytes
-            if self._under_way and (self._under_way >= IN_FLIGHT or self._bytes + nbytes > BYTES_IN_FLIGHT):
+            if self._under_way and (self._is_full(call.priority) or self._bytes + nbytes > BYTES_IN_FLIGHT):
                 return None
             if call.function is not None:
                 # The same function may have been sent for another call that waited.
@@ -346,9 +363,15 @@ class Functions:
                 call.function.in_flight += 1
             self._waiting.popleft()
             self._under_way += 1
+            self._of_priority[call.priority] = self._of_priority.get(call.priority, 0) + 1
             self._bytes += nbytes
             call.request = Request()
             return call
+
+    def _is_full(self, priority: int) -> bool:
+        """Return whether enough calls are sent: a call goes before those of lower priorities in the coordinator, too."""
+        before = sum(count for each, count in self._of_priority.items() if each >= priority)
+        return before >= IN_FLIGHT or self._under_way >= _ALL_IN_FLIGHT
 
     def _has_room(self, function: KeptFunction) -> bool:
         """Return whether the coordinator can get a further function, once idle ones are discarded."""
@@ -393,7 +416,7 @@ class Functions:
         self.client.tell(Kind.FUNCTION, self._numbers, function.data)
         function.number = self._numbers
 
-    def _request(self, call: _Call) -> Request:
+    def _request(self, call: MessageCall) -> Request:
         request = call.request or Request()
         request.settle = lambda _: self._end(call)
         request.resolve = lambda answer: self._resolve(call, answer)
@@ -401,15 +424,16 @@ class Functions:
         request.context = call.context
         return request
 
-    def _end(self, call: _Call) -> None:
+    def _end(self, call: MessageCall) -> None:
         """Note that a call has ended. The thread that reads the answer calls this."""
         with self._counting:
             self._under_way -= 1
+            self._of_priority[call.priority] -= 1
             self._bytes -= call.nbytes
             if call.function is not None:
                 call.function.in_flight -= 1
 
-    def _withdraw(self, call: _Call) -> bool:
+    def _withdraw(self, call: MessageCall) -> bool:
         """Withdraw a call; return whether no worker has begun it or will."""
         with self._counting:
             if call.request is None:
@@ -422,7 +446,7 @@ class Functions:
                 return True
         return self.client.withdraw(call.request)
 
-    def _resolve(self, call: _Call, answer: Message) -> None:
+    def _resolve(self, call: MessageCall, answer: Message) -> None:
         """Resolve a future with a function's outcome, after sending the next one. The client's own thread calls this."""
         try:
             self._note_outcome(call, answer)
@@ -431,7 +455,7 @@ class Functions:
             if call.request is not None:
                 call.request.settle = call.request.begin = None  # no cycle keeps the result, which may be large
 
-    def _note_outcome(self, call: _Call, answer: Message) -> None:
+    def _note_outcome(self, call: MessageCall, answer: Message) -> None:
         error: Exception | None = None
         number = call.request.number if call.request is not None else 0
         if answer[0] == Kind.FAILED:

@@ -32,10 +32,15 @@ NAME_LIMIT: Final = 200
 _BATCH: Final = 8 * 1024 * 1024
 
 
-def load(session: Session, graph: Graph, progress: bool | Callable[[int, int, list[str]], None] | None) -> Model:
+def load(
+    session: Session,
+    graph: Graph,
+    progress: bool | Callable[[int, int, list[str]], None] | None,
+    priority: int = 0,
+) -> Model:
     """Load a graph; see `Pool.load`."""
     wire, constants = graph.to_wire()
-    return load_wire(session, wire, constants, graph.cuts, progress)
+    return load_wire(session, wire, constants, graph.cuts, progress, priority)
 
 
 def load_wire(
@@ -44,6 +49,7 @@ def load_wire(
     constants: Sequence[Constant],
     cuts: Mapping[str, Cut],
     progress: bool | Callable[[int, int, list[str]], None] | None,
+    priority: int = 0,
 ) -> Model:
     """Load the wire form of a graph."""
     started = time.perf_counter()
@@ -60,7 +66,7 @@ def load_wire(
     except ValueError as error:
         raise GraphRefused(str(error)) from error
     name = wire["name"]
-    load_on = partial(_load_on, str(name)[:NAME_LIMIT], engines, packed, by_value)
+    load_on = partial(_load_on, str(name)[:NAME_LIMIT], engines, priority, packed, by_value)
     wanted = session.settings.progress if progress is None else progress
     with watch(name, wanted, forced=progress is True) as show:
         link, answer = session.repeat(lambda link: (link, load_on(link, show)))
@@ -71,6 +77,7 @@ def load_wire(
 def _load_on(
     name: str,
     engines: list[str],
+    priority: int,
     packed: bytes,
     by_value: Mapping[int, Constant],
     link: Link,
@@ -78,7 +85,9 @@ def _load_on(
 ) -> Message:
     """Load a graph on a connection and return the answer."""
     client, memory = link.client, link.memory
-    request = client.begin(Kind.LOAD, name, engines, packed, request=Request())
+    if priority:
+        client.rings.keep_order()
+    request = client.begin(Kind.LOAD, name, engines, priority, packed, request=Request())
     try:
         while (answer := client.next_answer(request))[0] != Kind.LOADED:
             if answer[0] == Kind.PROGRESS:

@@ -55,6 +55,7 @@ class RingRuns:
         self._spin = Spin(spin_us)
         self._ends: RingEnds | None = None
         self._begun = 0
+        self._ordered = False
 
     def accept(self, message: Message, channel: Channel) -> None:
         """Handle a message about rings. The thread that reads the connection calls this."""
@@ -69,7 +70,8 @@ class RingRuns:
         if ring is None:
             return
         if kind == Kind.RING_MODEL:
-            ring.models.add(message[2])
+            if not self._ordered:
+                ring.models.add(message[2])
         elif kind == Kind.RING_FAILED:
             ring.errors[message[2]] = message[3]
         else:
@@ -78,6 +80,12 @@ class RingRuns:
             ring.end()
             for each in [*self.users]:
                 each.forget(ring)
+
+    def keep_order(self) -> None:
+        """Begin no further runs on rings, whose entries have one order: the coordinator has that of priorities."""
+        self._ordered = True
+        for ring in self._all:
+            ring.models.clear()
 
     def is_glance_due(self) -> bool:
         """Return whether the caller, who begins a run, should look at messages: waits that end soon never read them."""

@@ -32,18 +32,23 @@ if TYPE_CHECKING:
 _Outputs = dict[str, "NDArray[Any]"]
 
 
-def load_split(session: Session, graph: Graph, progress: bool | Callable[[int, int, list[str]], None] | None) -> Model:
+def load_split(
+    session: Session,
+    graph: Graph,
+    progress: bool | Callable[[int, int, list[str]], None] | None,
+    priority: int = 0,
+) -> Model:
     """Load a graph for parts of its batch, one for each worker; see `Pool.load`. Raises GraphError if it cannot be split."""
     ir = graph.to_ir()
     samples = _samples(ir, graph)
     workers = min(int(session.facts["workers"]), samples)
     if workers == 1:
-        return loading.load(session, graph, progress)
+        return loading.load(session, graph, progress, priority)
     sizes = [samples // workers + (index < samples % workers) for index in range(workers)]
     models = {}
     for size in dict.fromkeys(sizes):
         wire, constants = to_wire(passes.optimize(part_of_batch(ir, samples, size)))
-        models[size] = loading.load_wire(session, wire, constants, {}, progress)
+        models[size] = loading.load_wire(session, wire, constants, {}, progress, priority)
         models[size]._batch = 1  # the parts of a run go to different workers
     carrying = frozenset(carrying_inputs(ir, samples))
     shapes = {name: ir.values[value].dims for name, value in (*ir.inputs, *ir.outputs)}

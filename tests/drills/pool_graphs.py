@@ -74,17 +74,17 @@ def _mutate(stage: Stage, engine: str, number: int) -> None:
             for turn in range(number):
                 wire = copy.deepcopy(chance.choice(wires if turn % _RARELY else rarer))
                 try:
-                    fields: list[Any] = [wire["name"], [engine], msgpack.packb(wire)]
+                    fields: list[Any] = [wire["name"], [engine], 0, msgpack.packb(wire)]
                     if turn % _AS_BYTES == 0:
                         whole = _LAST + msgpack.packb([Kind.LOAD, 1, *fields])
                         found[_send_bytes(path, mutated(whole, chance))] += 1
                         continue
                     if turn % _AS_BYTES == 1:
-                        fields[2] = mutated(fields[2], chance)
+                        fields[3] = mutated(fields[3], chance)
                     else:
                         damage(wire, chance)
                         # The engines that a client names need not be those of its graph.
-                        fields[1:] = [chance.choice(([engine], [engine], ["cpu"], [])), msgpack.packb(wire)]
+                        fields[1:] = [chance.choice(([engine], [engine], ["cpu"], [])), 0, msgpack.packb(wire)]
                     found[_load(stage, attacker, fields)] += 1
                 except PoolClosed:
                     found["disconnected"] += 1

@@ -81,7 +81,7 @@ class Connection:
         self.arena_bytes = self.answer(Kind.WELCOME)[2]
         self.arena = _map(self.channel)
         graph = relu_graph(_SHAPE)
-        self.send([Kind.LOAD, 1, "attacked", ["cpu"], msgpack.packb(graph.to_wire()[0])])
+        self.send([Kind.LOAD, 1, "attacked", ["cpu"], 0, msgpack.packb(graph.to_wire()[0])])
         self.model = self.answer(Kind.LOADED)[2]
         self.send([Kind.ALLOCATE, 2, [NBYTES] * 4 + [LONG_BYTES] * 2])
         offsets = self.answer(Kind.ALLOCATED)[2]

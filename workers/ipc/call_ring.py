@@ -8,9 +8,12 @@ one more may have been begun, and the others were never begun.
 
 The client takes an entry back by writing its sequence to a word beside it, then reading `TAKEN`. The worker writes `TAKEN`, then
 reads that word. Both order the store before the load (`fence`), so at least one of them sees the other: an entry that was not
-taken when the client looked is never begun. A side sleeps in the same way: it writes that it does, then looks once more, and
-the other one rings its bell only if it sees that. A worker that had many entries first *dozes*: it wakes by itself after `DOZE_S`
-seconds, so the client rings only if it waits, or has many entries for it.
+taken when the client looked is never begun. The client may then write other entries to its place and those behind it, and clear
+that word. The worker reads an entry after that word only, so it finds that the old one was taken back, or the new one.
+
+A side sleeps in the same way: it writes that it does, then looks once more, and the other one rings its bell only if it sees
+that. A worker that had many entries first *dozes*: it wakes by itself after `DOZE_S` seconds, so the client rings only if it
+waits, or has many entries for it.
 
 Guarantees: no content of the memory makes a worker raise anything but `MalformedRing`; the worker reads each word once, and
 copies arguments before they are used. Limitation: as for the rings of runs, counts are seen in order on x86-64 only.
@@ -19,6 +22,7 @@ copies arguments before they are used. Limitation: as for the rings of runs, cou
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable, Sequence
 from struct import Struct
 from typing import Any, Final, NamedTuple
 
@@ -106,6 +110,10 @@ class _Space:
         self.used.append((sequence, end))
         return start
 
+    def keep_until(self, first: int, sequence: int) -> None:
+        """Keep the bytes of entries from ``first`` on until a later one ends: they may change places."""
+        self.used = deque((sequence if each >= first else each, end) for each, end in self.used)
+
     def free(self, sequence: int) -> None:
         """Use the bytes of entries up to one again."""
         used = self.used
@@ -126,6 +134,11 @@ class CallRing:
     def submitted(self) -> int:
         """Entries that the client has submitted."""
         return self._words[SUBMITTED]
+
+    @property
+    def taken(self) -> int:
+        """Entries that the worker has looked at."""
+        return self._words[_TAKEN]
 
     @property
     def begun(self) -> int:
@@ -204,6 +217,43 @@ class SubmittingCallRing(CallRing):
         fence()
         return max(0, min(len(sequences), sequences.stop - 1 - words[_TAKEN]))
 
+    def reserve(self, arguments: bytes) -> int:
+        """Return a place for the arguments of a further entry before others, -1 without room; call `rearrange` with it."""
+        if len(arguments) <= _SHORT_ARGUMENTS:
+            return 0
+        start = self._space.take(self._words[SUBMITTED], len(arguments))
+        if start >= 0:
+            self._bytes[_ARGUMENTS + start : _ARGUMENTS + start + len(arguments)] = arguments
+        return start
+
+    def restore(self, sequences: Iterable[int]) -> None:
+        """Let the worker begin entries that were taken back, for certain."""
+        for sequence in sequences:
+            self._words[_BACK + (sequence - 1) % CAPACITY] = 0
+
+    def rearrange(
+        self, first: int, former: Sequence[int], at: int, function: int, request: int, start: int, arguments: bytes
+    ) -> None:
+        """Write those entries at ``first`` and behind it that were at ``former``, and a new one behind ``at`` of them.
+
+        All were taken back, for certain, and the worker may begin them then. Other ones behind them remain taken back. The
+        last one may be further than any was submitted.
+        """
+        words = self._words
+        size = 8 * _ENTRY_WORDS
+        bodies = [bytes(self._bytes[place + 8 : place + size]) for place in map(_place_of, former)]
+        short = arguments if len(arguments) <= _SHORT_ARGUMENTS else b""
+        bodies.insert(at, _ENTRY.pack(0, function, request, start, len(arguments), short)[8:])
+        for sequence, body in enumerate(bodies, first):
+            place = _place_of(sequence)
+            words[place // 8] = sequence
+            self._bytes[place + 8 : place + size] = body
+        last = first + len(former)
+        self._space.keep_until(first, max(last, words[SUBMITTED]))
+        self.restore(range(first, last + 1))
+        if last > words[SUBMITTED]:
+            words[SUBMITTED] = last
+
     def sleep_until(self, sequence: int) -> None:
         """Ask for a bell once an entry has ended; 0: for none. The caller looks at `done` once more before it sleeps."""
         self._words[_WAKE_AT] = sequence
@@ -223,6 +273,11 @@ class SubmittingCallRing(CallRing):
         self.consumed = self._words[_CONSUMED] = sequence
         if self._space.used:
             self._space.free(sequence)
+
+
+def _place_of(sequence: int) -> int:
+    """Return where an entry begins, in bytes."""
+    return 8 * (_ENTRIES + (sequence - 1) % CAPACITY * _ENTRY_WORDS)
 
 
 class ServingCallRing(CallRing):
@@ -249,6 +304,13 @@ class ServingCallRing(CallRing):
                 raise MalformedRing(f"a call ring with {waiting} entries")
             place = count % CAPACITY
             expected = count + 1
+            words[_TAKEN] = expected
+            fence()
+            if words[_BACK + place] == expected:
+                self.complete(TAKEN_BACK)
+                count = expected
+                continue
+            # Now: the client may have written another entry here, which it had taken back before.
             sequence, function, request, start, nbytes, arguments = _ENTRY.unpack_from(
                 self._bytes, 8 * (_ENTRIES + place * _ENTRY_WORDS)
             )
@@ -263,15 +325,10 @@ class ServingCallRing(CallRing):
                     raise MalformedRing(f"{nbytes} bytes of arguments at {start}")
                 start += _ARGUMENTS
                 arguments = self._bytes[start : start + nbytes].tobytes()
-            words[_TAKEN] = expected
-            fence()
-            if words[_BACK + place] != expected:
-                words[_BEGUN] = expected
-                return tuple.__new__(
-                    CallEntry, (expected, function, request, arguments)
-                )  # half the time of its constructor
-            self.complete(TAKEN_BACK)
-            count = expected
+            words[_BEGUN] = expected
+            return tuple.__new__(
+                CallEntry, (expected, function, request, arguments)
+            )  # half the time of its constructor
         return None
 
     def complete(self, status: int, value: bytes = b"") -> bool:
@@ -301,7 +358,8 @@ class ServingCallRing(CallRing):
         place = 8 * (_RESULTS + count % CAPACITY * _RESULT_WORDS)
         _RESULT.pack_into(self._bytes, place, status, start, nbytes, short)
         self._count = sequence
-        words[_BEGUN] = words[_DONE] = sequence
+        # In this order: an entry that was taken back never counts as begun only.
+        words[_DONE] = words[_BEGUN] = sequence
         return True
 
     def must_ring(self, *, fenced: bool = False) -> bool:

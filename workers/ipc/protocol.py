@@ -15,7 +15,7 @@ from .bounded_decoding import Payload
 from .channel import FRAME, MAX_MESSAGE, MalformedMessage, Message
 
 #: Changes with any change of a message; a client and a coordinator of different versions refuse each other.
-VERSION: Final = 13
+VERSION: Final = 14
 #: Longest message of a client, in bytes, with a graph, with a function, and of any other kind.
 GRAPH_BYTES: Final = 32 * 1024 * 1024
 CALL_BYTES: Final = MAX_MESSAGE // 2
@@ -25,6 +25,8 @@ CONTROL_BYTES: Final = FRAME
 NUMBERS_LIMIT: Final = 1024
 #: The offset of a constant that is in a file of the node, not in the arena.
 IN_FILE: Final = 2**63 - 1
+#: The priorities of runs and calls; those of the highest go first.
+PRIORITIES: Final = range(-8, 8)
 #: Added to the number of a function in a call ring if the arguments are plain values, which need no table of globals.
 PLAIN: Final = 2**62
 #: Added to it if they are positional scalars in the format of `marshal`, which takes a fourth of the time of pickles.
@@ -50,6 +52,7 @@ def _count(value: Any) -> bool:
 _CHECKS: Final[dict[str, Callable[[Any], bool]]] = {
     "integer": lambda value: type(value) is int and -(2**63) <= value < 2**63,
     "count": _count,
+    "priority": lambda value: type(value) is int and value in PRIORITIES,
     "number": lambda value: type(value) is float or type(value) is int,
     "text": _is(str),
     "bytes": _is(bytes),
@@ -82,10 +85,18 @@ class Kind(IntEnum):
     # client -> coordinator
     CONFIGURE = 1, "table"  # settings; the first message to a coordinator that a client has started
     HELLO = 2, "integer"  # version; the first message of every client
-    LOAD = 3, "count text texts payload", GRAPH_BYTES  # request, name, engines, graph (msgpack)
+    LOAD = (
+        3,
+        "count text texts priority payload",
+        GRAPH_BYTES,
+    )  # request, name, engines, priority of runs, graph (msgpack)
     WRITTEN = 4, "count counts"  # request, numbers of the constants that are in their slots
     RUN = 5, "count count counts counts"  # request, model, input offsets, offsets released
-    CALL = 6, "count count payload", CALL_BYTES  # request, function (0: it is in the payload), arguments (pickle)
+    CALL = (
+        6,
+        "count count priority payload",
+        CALL_BYTES,
+    )  # request, function (0: it is in the payload), priority, arguments (pickle)
     ALLOCATE = 7, "count counts"  # request, sizes in bytes
     RELEASE = 8, "counts"  # offsets, one for each reference given back
     UNLOAD = 9, "count"  # model

@@ -45,7 +45,7 @@ def test_text_of_a_function_goes_to_its_client_and_any_other_text_ends_the_worke
     assert isinstance(spawn, Spawn)
     state.on_process_message(spawn.peer, Kind.READY, [Kind.READY, 1, 1])
     state.on_client_connected(100)
-    apply, _begun = state.on_client_message(100, Kind.CALL, [Kind.CALL, 5, 0, b""])
+    apply, _begun = state.on_client_message(100, Kind.CALL, [Kind.CALL, 5, 0, 0, b""])
     assert isinstance(apply, Send)
     token = apply.message[1]
 
@@ -64,7 +64,7 @@ def test_loads_of_one_client_that_are_under_way_have_a_bounded_number_of_constan
     state.on_client_connected(200)
 
     def failed(client: int, request: int, constants: int) -> bool:
-        (lower,) = state.on_client_message(client, Kind.LOAD, [Kind.LOAD, request, "g", ["cpu"], b""])
+        (lower,) = state.on_client_message(client, Kind.LOAD, [Kind.LOAD, request, "g", ["cpu"], 0, b""])
         assert isinstance(lower, Lower)
         graph = LoweredGraph(b"", 0, (), (PlanConstant(0, 4, 4, None),) * constants, [], [])
         sent = [each.message for each in state.on_lowered(lower.load, graph) if isinstance(each, Send)]
@@ -83,5 +83,5 @@ def test_functions_of_a_client_are_bounded_and_without_the_setting_none_is_kept(
             assert state.on_client_message(100, Kind.FUNCTION, [Kind.FUNCTION, number, b"function"]) == []
         refused = state.on_client_message(100, Kind.FUNCTION, [Kind.FUNCTION, FUNCTIONS_LIMIT + 1, b"function"])
         assert [type(each) for each in refused] == ([HangUp] if functions else [])
-        answer = state.on_client_message(100, Kind.CALL, [Kind.CALL, 1, 1, b"arguments"])
+        answer = state.on_client_message(100, Kind.CALL, [Kind.CALL, 1, 1, 0, b"arguments"])
         assert (answer == []) == functions

@@ -56,7 +56,7 @@ class _Pool:
         for worker in self.workers:
             self.play(self.state.on_process_message(worker, Kind.READY, [Kind.READY, worker, 1]))
         self.play(self.state.on_client_connected(_CLIENT))
-        self.say(Kind.LOAD, "g", ["cpu"], b"graph")
+        self.say(Kind.LOAD, "g", ["cpu"], 0, b"graph")
         ports = [["x", [4], "f32", 16]], [["y", [4], "f32", 16]]
         self.play(self.state.on_lowered(self.lowering[0], LoweredGraph(b"", 1, (), (), *ports)))
         self.model = self.last(Kind.LOADED)[2]
@@ -145,7 +145,7 @@ def test_slots_of_a_client_are_free_once_each_worker_has_detached_its_ring(pool:
 
 def test_slots_of_a_client_do_not_wait_for_a_function_whose_worker_has_paused_its_ring(pool: _Pool) -> None:
     rings = pool.grant()
-    pool.say(Kind.CALL, 0, b"function")
+    pool.say(Kind.CALL, 0, 0, b"function")
     caller = next(peer for peer, message in pool.sent if message[0] == Kind.APPLY)
     for ring in rings:
         if ring.worker == caller:
@@ -367,7 +367,7 @@ def test_counts_are_sensible_at_each_step_of_many_runs(pool: _Pool) -> None:
 
 def test_a_worker_that_calls_a_function_is_not_taken_for_one_that_executes_a_run(pool: _Pool) -> None:
     pool.grant()
-    pool.say(Kind.CALL, 0, b"payload")
+    pool.say(Kind.CALL, 0, 0, b"payload")
     applying = next(peer for peer, message in pool.sent if message[0] == Kind.APPLY)
     rings = [each for each in pool.rings.values() if each.worker == applying]
     client, _ = pool.views[rings[0].number]

@@ -57,7 +57,7 @@ class Coordination(Orders):
     @rule(number=clients_joined, engine=st.sampled_from(["cpu", "opencl:0"]))
     def load(self, number: int, engine: str) -> None:
         if number in self.clients:
-            self.say(number, Kind.LOAD, "load", "g", [engine], b"graph")
+            self.say(number, Kind.LOAD, "load", "g", [engine], 0, b"graph")
 
     @rule(number=clients_joined, runs=st.integers(0, 7))
     def load_in_peace_and_run(self, number: int, runs: int) -> None:
@@ -66,7 +66,7 @@ class Coordination(Orders):
         if client is None:
             return
         before = set(client.models)
-        self.say(number, Kind.LOAD, "load", "g", ["cpu"], b"graph")
+        self.say(number, Kind.LOAD, "load", "g", ["cpu"], 0, b"graph")
         self.settle()
         for model in set(client.models) - before:
             self.allocate(number, client.models[model])
@@ -144,7 +144,7 @@ class Coordination(Orders):
     @rule(number=clients_joined)
     def call(self, number: int) -> None:
         if number in self.clients:
-            self.say(number, Kind.CALL, "call", 0, b"function")
+            self.say(number, Kind.CALL, "call", 0, 0, b"function")
 
     @rule(number=clients_joined, what=st.sampled_from([Kind.FUNCTION, Kind.DISCARD, Kind.INITIALIZER, Kind.CALL]))
     def use_functions(self, number: int, what: Kind) -> None:
@@ -156,7 +156,7 @@ class Coordination(Orders):
             if what is Kind.DISCARD:
                 self.tell(number, what, client.functions.pop(0))
             elif what is Kind.CALL:
-                self.say(number, what, "call", client.functions[-1], b"arguments")
+                self.say(number, what, "call", client.functions[-1], client.functions[-1] % 3 - 1, b"arguments")
             elif not client.initializer and not client.called:
                 client.initializer = True
                 self.tell(number, what, client.functions[0], b"arguments")

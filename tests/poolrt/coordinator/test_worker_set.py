@@ -400,3 +400,43 @@ def test_a_run_that_takes_too_long_again_and_again_is_an_error_that_names_the_se
     assert failed is job
     assert isinstance(error, WorkerLoss)
     assert "3 of them were killed because it took longer than 60 s (the setting run_timeout_s)" in str(error)
+
+
+def test_priorities_order_the_jobs_of_one_client_in_its_places() -> None:
+    bench = _Bench(1)
+    bench.call()
+    jobs = []
+    # Given jobs of two clients in turn, those of the first one with rising priorities
+    for turn in range(6):
+        for client, priority in ((1, turn), (2, 0)):
+            job = Job(Kind.APPLY, next(bench.numbers), "function", client, turn, priority=priority)
+            bench.worker_set.submit(job)
+            jobs.append(job)
+    # Then the first one's are in order of priority, and the other one's places are as before
+    waiting = [*bench.worker_set.functions_waiting]
+    assert waiting[1::2] == jobs[1::2]
+    assert waiting[::2] == jobs[::2][::-1]
+
+
+def test_the_oldest_job_is_overtaken_64_times_at_most() -> None:
+    bench = _Bench(1)
+    bench.call()
+    for number in range(3 * OVERTAKEN_LIMIT):
+        job = Job(Kind.APPLY, next(bench.numbers), "function", 1, number, priority=1 if number > 1 else 0)
+        bench.worker_set.submit(job)
+    requests = [job.request for job in bench.worker_set.functions_waiting]
+    assert requests.index(0) == OVERTAKEN_LIMIT
+    assert requests.index(1) == 2 * OVERTAKEN_LIMIT + 1
+    urgent = [request for request in requests if request > 1]
+    assert urgent == sorted(urgent)
+
+
+def test_a_job_before_which_many_go_passes_those_of_a_middle_priority_too() -> None:
+    bench = _Bench(1)
+    bench.call()
+    for number, priority in enumerate([0, *[1] * 100, 2]):
+        bench.worker_set.submit(Job(Kind.APPLY, next(bench.numbers), "function", 1, number, priority=priority))
+    requests = [job.request for job in bench.worker_set.functions_waiting]
+    # The first one goes before the urgent one once it was overtaken enough, and the urgent one before all others
+    assert sorted(requests) == [*range(102)]
+    assert requests.index(101) == requests.index(0) + 1

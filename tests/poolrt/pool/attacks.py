@@ -139,7 +139,7 @@ def _keys() -> bytes:
 
 
 def _load(request: int, graph: bytes) -> Message:
-    fields = [Kind.LOAD, request, "g", ["cpu"]]
+    fields = [Kind.LOAD, request, "g", ["cpu"], 0]
     return _with_payload(fields, graph) if len(graph) > FRAME else _pack([*fields, graph])
 
 
@@ -197,8 +197,8 @@ KINDS: Final[dict[str, Callable[[int], Message]]] = {
     "pings": lambda i: _pack([Kind.PING]),
     "statistics": lambda i: _pack([Kind.STATISTICS, i]),
     "slots": lambda i: _pack([Kind.ALLOCATE, i, [64] * 1024]),
-    "calls": lambda i: _with_payload([Kind.CALL, i, 0], _call()),
-    "calls that raise what they got": lambda i: _with_payload([Kind.CALL, i, 0], _repeated(b"x", 8 * _MIB, b"\x90")),
+    "calls": lambda i: _with_payload([Kind.CALL, i, 0, 0], _call()),
+    "calls that raise what they got": lambda i: _with_payload([Kind.CALL, i, 0, 0], _repeated(b"x", 8 * _MIB, b"\x90")),
     "functions": lambda i: _with_payload([Kind.FUNCTION, i + 1], _repeated(b"x", 8 * _MIB)),
     "functions discarded": lambda i: _pack([Kind.FUNCTION, 1, b"x"]) if i % 2 else _pack([Kind.DISCARD, 1]),
     "withdrawals": lambda i: _pack([Kind.WITHDRAW, i, i]),

@@ -187,9 +187,9 @@ def test_half_messages_of_one_process_are_bounded_together_and_cost_others_nothi
 ) -> None:
     before = _resident(neighbour.pid)
     honest = connect(server)
-    whole = [*frames(msgpack.packb([Kind.CALL, 1, 0, b"x" * FRAME]))]
+    whole = [*frames(msgpack.packb([Kind.CALL, 1, 0, 0, b"x" * FRAME]))]
     honest.send(whole[0])
-    half = b"\1" + msgpack.packb([Kind.CALL, 1, 0, b""])[:4] + b"\xc6" + (100 << 20).to_bytes(4, "big")
+    half = b"\1" + msgpack.packb([Kind.CALL, 1, 0, 0, b""])[:5] + b"\xc6" + (100 << 20).to_bytes(4, "big")
     greedy = [connect(server) for _ in range(5)]
     try:
         # Five halves of 60 MiB exceed the limit for all clients, and belong to one process: this one. So does the sixth.

@@ -195,7 +195,7 @@ def _relu_wire(dims: list[int], **changes: Any) -> dict[str, Any]:
 def _load_fields(wire: dict[str, Any]) -> list[Any]:
     """Return the fields of a message that loads a graph: its name and engines beside it."""
     engine = wire.get("engine", "cpu")
-    return [wire.get("name", "g")[:200], [engine] if isinstance(engine, str) else [""], msgpack.packb(wire)]
+    return [wire.get("name", "g")[:200], [engine] if isinstance(engine, str) else [""], 0, msgpack.packb(wire)]
 
 
 @pytest.mark.parametrize(
