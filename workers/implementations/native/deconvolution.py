@@ -8,7 +8,7 @@ from typing import Final
 
 from poolrt.cachestore.deferred_dataclass import replace
 
-from ...desc import Arg, Deconvolution, Matmul, MemoryDesc, PrimitiveAttr
+from ...desc import Arg, Deconvolution, Matmul, MemoryDesc, PrimitiveAttr, item_size
 from ...engines.target import Target
 from ..nested.builder import NestedBuilder, memory, shifted
 from ..primitive_desc import UnsupportedPrimitive, primitive_desc
@@ -45,13 +45,14 @@ class NativeDeconvolution:
             return f"stride {op.strides[-1]} along the width; at most {_MOST_PHASES} is supported"
         if not (op.src.is_plain and op.dst.is_plain and (op.bias is None or op.bias.is_plain)):
             return "src, bias and dst must be row-major"
-        if op.weights.dtype != "f32" or (op.bias is not None and op.bias.dtype != "f32"):
-            return "weights and bias must be f32"
-        refused = refuse(op.src, op.dst) or refuse_chain(attr, op.dst)
+        dtype = op.dst.dtype
+        if op.weights.dtype != dtype or (op.bias is not None and op.bias.dtype != dtype):
+            return f"weights and bias must be {dtype}"
+        refused = refuse(op.src, op.dst, dtypes=("f32", "f64")) or refuse_chain(attr, op.dst)
         if refused or self._depthwise:
             return refused
-        if 4 * _products(op) > _MOST:
-            return f"the products of an image take {4 * _products(op)} bytes, more than {_MOST}"
+        if _product_bytes(op) > _MOST:
+            return f"the products of an image take {_product_bytes(op)} bytes, more than {_MOST}"
         try:
             self.program(op, attr, target)
         except UnsupportedPrimitive as error:
@@ -68,17 +69,18 @@ class NativeDeconvolution:
         build = NestedBuilder(target)
         if op.dst.elements == 0:
             return build.program()
-        batch = op.dst.dims[0]
+        batch, size = op.dst.dims[0], item_size(op.dst.dtype)
         src, dst = memory(Arg.SRC), memory(Arg.DST)
         weights = build.reorder_once(op.weights, memory(Arg.WEIGHTS), self._inner(op.weights))
         tables, numbers = _tables(op)
-        step = batch if self._depthwise or not _products(op) else _images(batch, 4 * _products(op))
-        columns = None if self._depthwise else build.book(4 * step * _products(op))
+        nbytes = _product_bytes(op)
+        step = batch if self._depthwise or not nbytes else _images(batch, nbytes)
+        columns = None if self._depthwise else build.book(step * nbytes)
         for first in range(0, batch, step):
-            images = shifted(src, 4 * first * op.src.elements // batch)
-            if columns is not None and _products(op):
+            images = shifted(src, size * first * op.src.elements // batch)
+            if columns is not None and nbytes:
                 _multiply(build, op, step, weights, images, columns)
-            at = 4 * first * op.dst.elements // batch
+            at = size * first * op.dst.elements // batch
             other = chain_source(attr)
             _add_up(
                 build, op, attr, step, (columns or images, weights, shifted(dst, at)),
@@ -99,9 +101,10 @@ def _images(batch: int, nbytes: int) -> int:
     return next(count for count in range(most, 0, -1) if batch % count == 0)
 
 
-def _products(op: Deconvolution) -> int:
-    """Return how many products an image has: those of every tap with every pixel, of each output channel."""
-    return op.weights.dims[0] * math.prod(op.weights.dims[2:]) * math.prod(op.src.dims[2:])
+def _product_bytes(op: Deconvolution) -> int:
+    """Return the bytes of the products of an image: those of every tap with every pixel, of each output channel."""
+    taps, pixels = math.prod(op.weights.dims[2:]), math.prod(op.src.dims[2:])
+    return item_size(op.dst.dtype) * op.weights.dims[0] * taps * pixels
 
 
 def _multiply(
@@ -112,7 +115,7 @@ def _multiply(
     inputs, pixels = op.weights.dims[1], math.prod(op.src.dims[2:])
     rows = op.weights.dims[0] // op.groups * math.prod(op.weights.dims[2:])
     shapes = (1, op.groups, rows, inputs), (count, op.groups, inputs, pixels), (count, op.groups, rows, pixels)
-    left, right, to = (MemoryDesc(dims, "f32") for dims in shapes)
+    left, right, to = (MemoryDesc(dims, op.dst.dtype) for dims in shapes)
     product = Matmul(left, right, None, to)
     pd = primitive_desc(product, PrimitiveAttr(), build.target, references=False)
     build.execute(pd, {Arg.SRC: weights, Arg.WEIGHTS: images, Arg.DST: columns})
@@ -131,8 +134,7 @@ def _add_up(
     items = count * math.prod(op.dst.dims[1:-1])
     build.run(
         "deconvolution", (src, weights, bias, dst, other, *starts), (*sizes, stride, outputs, outputs // op.groups), items,
-        op.dst.elements, scaled=depthwise, phases=stride if stride < 3 else 0,
-        chain=chain(attr),
+        op.dst.elements, scaled=depthwise, phases=stride if stride < 3 else 0, chain=chain(attr), dtype=op.dst.dtype,
     )  # fmt: skip
 
 

@@ -12,13 +12,13 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import llvmlite.ir as ir
-import numpy as np
 
 from . import functions
 from .compiler import types
 from .compiler.language import inlined, intrinsic
+from .elements import elements
+from .inside import load_inside
 from .vec import (
-    F32,
     I8,
     I32,
     I64,
@@ -27,33 +27,33 @@ from .vec import (
     VM,
     Builder,
     Value,
+    VectorType,
     call,
+    dload,
     fload,
     iload,
     splat,
     vadd,
-    vbroadcast,
-    vector,
     vfma,
-    vload,
-    vload_inside,
-    vset,
-    vstore,
-    vstore_part,
 )
 
 #: Largest stride along the width: the stack has a vector for each phase.
 MOST_PHASES: Final = 16
 
 
-def make(isa: str, scaled: bool, phases: int, chain: tuple[Any, ...]) -> tuple[Callable[..., None], Any]:
-    """Return the kernel and its signature.
+def make(
+    isa: str, scaled: bool, phases: int, chain: tuple[Any, ...], dtype: str = "f32"
+) -> tuple[Callable[..., None], Any]:
+    """Return the kernel for f32 or f64, and its signature.
 
     If ``scaled``, src are images, multiplied by the weights of a channel each; else products of every tap. ``phases`` is the
     stride along the width, 0 for one of more than 2.
     """
-    finish = functions.post_ops(chain)
-    total = _total(scaled)
+    finish = functions.post_ops_part(chain, dtype)
+    total = _total(scaled, dtype)
+    of = elements(dtype)
+    nbytes, real, load, store, store_part = of.size, of.real, of.load, of.store, of.store_part
+    one, stacked = dload if dtype == "f64" else fload, _stack(of.size)
     # What is added may be in the memory of dst.
     overlaps = all(kind == "eltwise" for kind, *_ in chain)
 
@@ -64,26 +64,26 @@ def make(isa: str, scaled: bool, phases: int, chain: tuple[Any, ...]) -> tuple[C
         stride: int, channels: int, shared: int,
     ) -> None:  # fmt: skip
         area = in_depth * in_height * in_width
-        gathered = _stack()
+        gathered = stacked()
         for item in range(begin, end):
             rest = item // out_height
             h = height + height_record * (item - rest * out_height)
             channel = rest // out_depth
             d = depth + depth_record * (rest - channel * out_depth)
             number = channel % channels
-            start = np.float32(0.0)
+            start = real(0.0)
             if bias != 0:
-                start = fload(bias + 4 * number)
-            factors = weights + 4 * number * size
-            base = src + 4 * (channel // shared if scaled else channel * size) * area
-            to = 4 * item * out_width
+                start = one(bias + nbytes * number)
+            factors = weights + nbytes * number * size
+            base = src + nbytes * (channel // shared if scaled else channel * size) * area
+            to = nbytes * item * out_width
             positions = (out_width + stride - 1) // stride
             for first in range(0, positions, 16):
                 j = first
                 if overlaps:
                     # The last elements may be stored twice: stores of part of a vector are slow, and so are such loads.
                     j = max(0, min(first, positions - 16))
-                at = to + 4 * j * stride
+                at = to + nbytes * j * stride
                 left = min(16 * stride, out_width - j * stride)
                 if phases == 0:
                     for phase in range(stride):
@@ -91,13 +91,14 @@ def make(isa: str, scaled: bool, phases: int, chain: tuple[Any, ...]) -> tuple[C
                             base, factors, start, d, h, width + phase * width_record, j, in_height, in_width, area,
                             kernel_height, kernel_width,
                         )  # fmt: skip
-                        _spread(gathered + 4 * phase, value, stride)
+                        _spread(gathered + nbytes * phase, value, stride)
                     for index in range(0, left, 16):
-                        value = finish(vload(gathered + 4 * index), other + at + 4 * index)
+                        place = at + nbytes * index
+                        value = finish(load(gathered + nbytes * index), other + place, min(16, left - index))
                         if left - index >= 16:
-                            vstore(dst + at + 4 * index, value)
+                            store(dst + place, value)
                         else:
-                            vstore_part(dst + at + 4 * index, value, left - index)
+                            store_part(dst + place, value, left - index)
                 else:
                     value = total(
                         base, factors, start, d, h, width, j, in_height, in_width, area, kernel_height, kernel_width
@@ -108,44 +109,55 @@ def make(isa: str, scaled: bool, phases: int, chain: tuple[Any, ...]) -> tuple[C
                             kernel_height, kernel_width,
                         )  # fmt: skip
                         if left > 16:
-                            upper = finish(_upper(value, second), other + at + 64)
+                            place = at + 16 * nbytes
+                            upper = finish(_upper(value, second), other + place, min(16, left - 16))
                             if left >= 32:
-                                vstore(dst + at + 64, upper)
+                                store(dst + place, upper)
                             else:
-                                vstore_part(dst + at + 64, upper, left - 16)
+                                store_part(dst + place, upper, left - 16)
                         value = _lower(value, second)
+                    value = finish(value, other + at, min(16, left))
                     if left >= 16:
-                        vstore(dst + at, finish(value, other + at))
+                        store(dst + at, value)
                     else:
-                        vstore_part(dst + at, finish(value, other + at), left)
+                        store_part(dst + at, value, left)
 
     return kernel, types.void(*[types.int64] * 25)
 
 
-def _total(scaled: bool) -> Any:
+def _total(scaled: bool, dtype: str) -> Any:
     """Return a function that adds up the taps of 16 elements of a phase, from number ``j`` on."""
+    of = elements(dtype)
+    nbytes, real, fill, load, load_one, seen_inside = (
+        of.size,
+        of.real,
+        of.fill,
+        of.load,
+        of.load_one,
+        load_inside(dtype),
+    )
 
     @inlined
     def total(
         base: int, factors: int, start: float, d: int, h: int, w: int, j: int, in_height: int, in_width: int, area: int,
         kernel_height: int, kernel_width: int,
     ) -> Any:  # fmt: skip
-        value, nothing = vset(start), vset(np.float32(0.0))
+        value, nothing = fill(start), fill(real(0.0))
         for first in range(d + 8, d + 8 + 16 * iload(d), 16):
             for second in range(h + 8, h + 8 + 16 * iload(h), 16):
                 tap = (iload(first) * kernel_height + iload(second)) * kernel_width
-                line = base + 4 * (iload(first + 8) * in_height + iload(second + 8)) * in_width
+                line = base + nbytes * (iload(first + 8) * in_height + iload(second + 8)) * in_width
                 for third in range(w + 8, w + 8 + 16 * iload(w), 16):
                     index, each = iload(third + 8) + j, tap + iload(third)
                     place = line
                     if not scaled:
-                        place = line + 4 * each * area
+                        place = line + nbytes * each * area
                     if index >= 0 and index + 16 <= in_width:
-                        seen = vload(place + 4 * index)
+                        seen = load(place + nbytes * index)
                     else:
-                        seen = vload_inside(place, index, in_width, nothing)
+                        seen = seen_inside(place, index, in_width, nothing)
                     if scaled:
-                        value = vfma(seen, vbroadcast(factors + 4 * each), value)
+                        value = vfma(seen, load_one(factors + nbytes * each), value)
                     else:
                         value = vadd(value, seen)
         return value
@@ -153,32 +165,36 @@ def _total(scaled: bool) -> Any:
     return total
 
 
+def _stack(nbytes: int) -> Any:
+    """Return an intrinsic that returns the address of memory on the stack: a vector of elements for each phase."""
+
+    @intrinsic
+    def memory(_: Any) -> Any:
+        def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
+            with b.goto_entry_block():
+                place = b.alloca(ir.ArrayType(I8, nbytes * LANES * MOST_PHASES))
+                place.align = 64
+            return b.ptrtoint(place, I64)
+
+        return types.int64(), emit
+
+    return memory
+
+
 @intrinsic
-def _stack(_: Any) -> Any:
-    """Return the address of memory on the stack: a vector for each phase."""
+def _spread(_: Any, address: types.Integer, value: VectorType, step: types.Integer) -> Any:
+    """Store the lanes of a vector ``step`` elements apart."""
 
     def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
-        with b.goto_entry_block():
-            place = b.alloca(ir.ArrayType(I8, 4 * LANES * MOST_PHASES))
-            place.align = 64
-        return b.ptrtoint(place, I64)
-
-    return types.int64(), emit
-
-
-@intrinsic
-def _spread(_: Any, address: types.Integer, value: Any, step: types.Integer) -> Any:
-    """Store the lanes of a vector ``step`` floats apart."""
-
-    def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
-        numbers = ir.Constant(ir.VectorType(I64, LANES), [4 * lane for lane in range(LANES)])
+        nbytes, kind = (8, "f64") if value.scalar == types.float64 else (4, "f32")
+        numbers = ir.Constant(ir.VectorType(I64, LANES), [nbytes * lane for lane in range(LANES)])
         places = b.add(splat(b, a[0]), b.mul(numbers, splat(b, a[2])))
-        where = b.inttoptr(places, ir.VectorType(F32.as_pointer(), LANES))
+        where = b.inttoptr(places, ir.VectorType(a[1].type.element.as_pointer(), LANES))
         every = ir.Constant(VM, [1] * LANES)
-        call(b, "llvm.masked.scatter.v16f32.v16p0", a[1], where, I32(4), every, result=ir.VoidType())
+        call(b, f"llvm.masked.scatter.v16{kind}.v16p0", a[1], where, I32(nbytes), every, result=ir.VoidType())
         return context.get_dummy_value()
 
-    return types.void(types.int64, vector, types.int64), emit
+    return types.void(types.int64, value, types.int64), emit
 
 
 def _interleaved(first: int, doc: str) -> Any:
@@ -188,7 +204,7 @@ def _interleaved(first: int, doc: str) -> Any:
         def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
             return b.shuffle_vector(a[0], a[1], ir.Constant(VI, lanes))
 
-        return vector(vector, vector), emit
+        return x(x, x), emit
 
     typed.__doc__ = doc
     return intrinsic(typed)

@@ -10,6 +10,7 @@ from poolrt.workers.implementations.primitive_desc import UnsupportedPrimitive, 
 from poolrt.workers.implementations.program import NestedLaunch
 from tests.workers.cases import Case, integers
 from tests.workers.desc.windows import Channels, Window, deconvolution
+from tests.workers.levels import target_of
 from tests.workers.native_runner import NativeRunner
 
 TYPES = ("f32", "f32", "f32")
@@ -23,9 +24,11 @@ WINDOWS = (
 )
 
 
-def case(window: Window, channels: Channels, attr: PrimitiveAttr | None = None) -> Case:
+def case(
+    window: Window, channels: Channels, attr: PrimitiveAttr | None = None, types: tuple[str, str, str] = TYPES
+) -> Case:
     """Return a problem: sizes of ``window`` are those of dst."""
-    op = deconvolution(window, channels, "forward_inference", TYPES, True)
+    op = deconvolution(window, channels, "forward_inference", types, True)
     args = {
         int(arg): integers(md.dims, int(arg), low=-3, high=3) for arg, md in op.memories().items() if arg != Arg.DST
     }
@@ -39,6 +42,24 @@ def test_taps_overlap_at_any_stride(native: NativeRunner, window: Window) -> Non
         found = primitive_descs(problem.op, problem.attr, cpu_target())
         assert found[0].impl_name() == name
         native.check(problem, host_isa())
+
+
+@pytest.mark.parametrize("window", WINDOWS, ids=lambda window: f"{window.strides}")
+@pytest.mark.parametrize(
+    ("channels", "name"), [(Channels(2, 3, 1, 1), "native:depthwise"), (Channels(2, 2, 3, 5), "nested:matmul")]
+)
+def test_float64_is_computed_as_such(
+    native: NativeRunner, isa: str, window: Window, channels: Channels, name: str
+) -> None:
+    problem = case(window, channels, types=("f64", "f64", "f64"))
+    # Numbers that float32 does not hold, whose sums are exact in float64
+    args = {**problem.args, int(Arg.SRC): problem.args[Arg.SRC] * (2.0**31 + 1.0)}
+    assert primitive_desc(problem.op, problem.attr, target_of(isa)).impl_name() == name
+    native.check(Case(problem.name, problem.op, args, problem.attr), isa)
+    md = problem.op.memories()[Arg.DST]
+    steps = (PostOp("binary", "add", src1=md), PostOp("eltwise", "relu"))
+    args = {**problem.args, post_op_src(0): integers(md.dims, "added")}
+    native.check(Case("chain", problem.op, args, PrimitiveAttr(steps)), isa)
 
 
 @pytest.mark.slow
