@@ -117,4 +117,6 @@ def _add(
         for name, s in zip(("src_iter", "src_iter_c"), states, strict=False)
         if s is not None
     ]
-    return node.add_all([value, *given, wide, deep, node.operand("bias", bias)], **attrs)
+    return node.add_all(
+        [value, *given, wide, deep, node.operand("bias", bias, "f64" if dtype == "f64" else "f32")], **attrs
+    )

@@ -117,6 +117,18 @@ def test_a_state_that_is_read_alone_keeps_its_node() -> None:
     assert tanh[2] == [lstm[3][2]]
 
 
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16"])
+def test_biases_of_recurrent_networks_keep_float64(dtype: str) -> None:
+    g = Graph("g")
+    x, given = g.input("x", (5, 2, 3), dtype), np.full((1, 1, 4, 6), 0.1)
+    y, _, _ = g.lstm(x, ones(1, 1, 3, 4, 6), ones(1, 1, 6, 4, 6), given)
+    g.output("y", y)
+    (bias,) = (each.to_array() for each in g.to_wire()[1] if each.dims == given.shape)
+    kept = np.float64 if dtype == "float64" else np.float32
+    assert bias.dtype == kept
+    np.testing.assert_array_equal(bias, given.astype(kept))
+
+
 ERRORS: list[tuple[Callable[[Graph, Value], object], str]] = [
     (lambda g, x: g.deconvolution(x, ones(8, 3, 3, 3)), "weights: expect 4 input channels, got 3"),
     (lambda g, x: g.deconvolution(x, ones(8, 4, 3, 3), output_padding=1), "output_padding: expect 0..0, got (1, 1)"),

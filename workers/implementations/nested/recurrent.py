@@ -12,7 +12,7 @@ from typing import Final, Generic, NamedTuple, TypeVar
 
 from poolrt.cachestore.deferred_dataclass import replace
 
-from ...desc import Arg, Binary, Gru, Lstm, Matmul, MemoryDesc, PrimitiveAttr, Rnn
+from ...desc import Arg, Binary, Gru, Lstm, Matmul, MemoryDesc, PrimitiveAttr, Rnn, item_size
 from ...engines.target import Target
 from ..layouts import complete_layouts
 from ..native.product import packed_tag
@@ -25,6 +25,8 @@ from .product import MatrixView, NotNested, Operand, fast_matmul
 Op = TypeVar("Op", Rnn, Lstm, Gru)
 #: Weights (L, D, C, G, H), packed as products of matrices (C, G H) read them, if 16 divides H.
 _PACKED: Final = "abdEc16e"
+#: Engine kind -> data types.
+_TYPES: Final = {"cpu": ("f32", "f64"), "opencl": ("f32",)}
 #: Steps over all layers and directions at most: each has launches of its own.
 _STEPS: Final = 4096
 #: The parts that the cell kernel computes, by number: whole cells, and the halves of a GRU with two products a step.
@@ -32,7 +34,7 @@ _CELLS: Final = ("rnn", "lstm", "lbr_gru", "gru_gates", "gru_state")
 
 
 class NestedRecurrent(Generic[Op]):
-    """f32 in any layouts, every direction and number of layers."""
+    """f32 in any layouts, every direction and number of layers; f64 on the CPU."""
 
     name = "nested:matmul"
     general = True
@@ -45,8 +47,10 @@ class NestedRecurrent(Generic[Op]):
         if not attr.is_plain:
             return f"{op.kind} takes no scales or zero points"
         for desc in op.memories().values():
-            if desc.dtype != "f32":
-                return f"data type {desc.dtype}; only f32 is supported"
+            if desc.dtype not in _TYPES[self.engine_kind]:
+                return f"data type {desc.dtype}; only {' and '.join(_TYPES[self.engine_kind])} are supported"
+            if desc.dtype != op.src_layer.dtype:
+                return f"data types differ: {op.src_layer.dtype} and {desc.dtype}"
         if 0 in (*op.src_layer.dims, *op.weights_layer.dims):
             return "a tensor without elements"
         steps, layers = op.src_layer.dims[0], op.weights_layer.dims[0] * op.weights_layer.dims[1]
@@ -110,9 +114,10 @@ class _Network:
         self.build = NestedBuilder(target)
         self.steps, self.batch, _ = op.src_layer.dims
         self.layers, self.directions, _, self.gates, self.hidden = op.weights_layer.dims
-        self.state = MemoryDesc((self.batch, self.hidden), "f32")
+        self.dtype, self.size = op.src_layer.dtype, item_size(op.src_layer.dtype)
+        self.state = MemoryDesc((self.batch, self.hidden), self.dtype)
         #: Results of a layer, for all steps.
-        self.results = MemoryDesc((self.steps, self.batch, self.hidden), "f32")
+        self.results = MemoryDesc((self.steps, self.batch, self.hidden), self.dtype)
         self.splits = isinstance(op, Gru) and not op.linear_before_reset
         self._chosen: dict[Matmul, PrimitiveDesc] = {}
 
@@ -120,7 +125,7 @@ class _Network:
     def projection(self) -> Matmul:
         """The product of the inputs of all steps."""
         width = self.gates * self.hidden
-        bias = None if self.op.bias is None else MemoryDesc((1, width), "f32")
+        bias = None if self.op.bias is None else MemoryDesc((1, width), self.dtype)
         return self._product(self.steps * self.batch, self.op.weights_layer.dims[2], self.gates, bias, True)
 
     def _product(self, rows: int, inputs: int, gates: int, bias: MemoryDesc | None, once: bool) -> Matmul:
@@ -129,10 +134,10 @@ class _Network:
         It chooses their layout, unless a copy in another one would be made at each run for few rows.
         """
         left, dims, dst = (rows, inputs), (inputs, gates * self.hidden), (rows, gates * self.hidden)
-        right = MemoryDesc(dims, "f32", "any")
+        right = MemoryDesc(dims, self.dtype, "any")
         if self.hidden % 16 and rows <= (_FEW_ROWS if once else 1):
-            right = MemoryDesc(dims, "f32", strides=(self.gates * self.hidden, 1))
-        return Matmul(MemoryDesc(left, "f32"), right, bias, MemoryDesc(dst, "f32"))
+            right = MemoryDesc(dims, self.dtype, strides=(self.gates * self.hidden, 1))
+        return Matmul(MemoryDesc(left, self.dtype), right, bias, MemoryDesc(dst, self.dtype))
 
     def program(self) -> Program:
         op, c_end = self.op, getattr(self.op, "dst_iter_c", None)
@@ -170,9 +175,9 @@ class _Network:
             self.build.compute(Binary(self.results, self.results, self.results, "add"), args)
             return
         strides = (2 * self.batch * self.hidden, 2 * self.hidden, 1)
-        half = MemoryDesc(self.results.dims, "f32", strides=strides)
+        half = MemoryDesc(self.results.dims, self.dtype, strides=strides)
         for direction, part in enumerate(parts):
-            self.build.move(self.results, part, half, shifted(layer, 4 * direction * self.hidden))
+            self.build.move(self.results, part, half, shifted(layer, self.size * direction * self.hidden))
 
     def _direction(self, direction: int, ends: _Ends, results: LaunchArgument) -> None:
         """Add all layers of a direction, whose last one writes ``results``."""
@@ -238,7 +243,7 @@ class _Network:
         if md is None:
             return None
         place = self.build.reorder_once(md, memory(Arg.BIAS), md.with_tag(""))
-        return shifted(place, 4 * number * md.dims[2] * self.hidden)
+        return shifted(place, self.size * number * md.dims[2] * self.hidden)
 
     def _columns(self, md: MemoryDesc, arg: Arg, number: int, first: int, count: int) -> Operand:
         """Return the weights of some gates as a matrix (inputs, count H)."""
@@ -246,10 +251,11 @@ class _Network:
         dims = (inputs, count * self.hidden)
         start = number * inputs * self.gates * self.hidden
         if md.tag == _PACKED and self.hidden % 16 == 0:
-            place = shifted(memory(arg), 4 * (start + first * self.hidden * inputs))
-            return Operand(MemoryDesc(dims, "f32", packed_tag(2)), place)
-        place = shifted(self.build.reorder_once(md, memory(arg), md.with_tag("")), 4 * (start + first * self.hidden))
-        return Operand(MemoryDesc(dims, "f32", strides=(self.gates * self.hidden, 1)), place)
+            place = shifted(memory(arg), self.size * (start + first * self.hidden * inputs))
+            return Operand(MemoryDesc(dims, self.dtype, packed_tag(2)), place)
+        plain = self.build.reorder_once(md, memory(arg), md.with_tag(""))
+        place = shifted(plain, self.size * (start + first * self.hidden))
+        return Operand(MemoryDesc(dims, self.dtype, strides=(self.gates * self.hidden, 1)), place)
 
     def _multiply(
         self, op: Matmul, left: LaunchArgument, weights: Operand, bias: LaunchArgument | None, to: LaunchArgument
@@ -266,7 +272,7 @@ class _Network:
         """Add the cell's kernel on W x + b and the product of a part."""
         op = self.op
         bias = self._biases(number) if part.cell == "lbr_gru" else None
-        added = None if bias is None else shifted(bias, 4 * 3 * self.hidden)
+        added = None if bias is None else shifted(bias, self.size * 3 * self.hidden)
         # The kernel does not read absent operands.
         places = (x, part.products, state.h or x, state.after, state.c or x, state.keeps, added or x)
         there = (int(state.h is not None), int(state.c is not None), int(added is not None))
@@ -276,4 +282,5 @@ class _Network:
         self.build.run(
             "recurrent_cell", places, numbers, items, items,
             cell=_CELLS.index(part.cell), activation=f"eltwise_{activation}", alpha=float(alpha),
+            **({} if self.dtype == "f32" else {"dtype": self.dtype}),
         )  # fmt: skip

@@ -13,6 +13,8 @@ from poolrt.workers.implementations.nested.recurrent import NestedRecurrent
 from poolrt.workers.implementations.primitive_desc import primitive_desc
 from tests.references import results
 from tests.workers.implementations.reference.drawing import Runner, arguments
+from tests.workers.levels import target_of
+from tests.workers.native_runner import NativeRunner
 
 KINDS = ("rnn", "lstm", "gru", "lbr_gru")
 #: Steps, batch, hidden channels, layers, direction, whether states are given and asked for, layout of weights.
@@ -59,6 +61,21 @@ def test_every_cell_computes_its_equations(runner: Runner, kind: str, number: in
         np.testing.assert_allclose(got[arg], want, rtol=0.0, atol=ABSOLUTE, err_msg=f"argument {arg}")
 
 
+@pytest.mark.parametrize("tag", ["any", ""])
+@pytest.mark.parametrize("kind", KINDS)
+def test_float64_is_computed_as_such_on_the_processor(native: NativeRunner, isa: str, kind: str, tag: str) -> None:
+    for number, hidden in ((0, 32), (1, 16), (0, 19), (1, 5)):
+        steps, batch, _, layers, direction, states, _ = NETWORKS[number]
+        op = network(kind, steps, batch, hidden, layers, direction, states, tag, "f64")
+        pd = primitive_desc(op, PrimitiveAttr(), target_of(isa))
+        assert pd.impl_name() == "nested:matmul"
+        args = arguments(pd.op, PrimitiveAttr(), 1, -0.5, 0.5)
+        args[Arg.WEIGHTS_1] = args[Arg.WEIGHTS_1] / 8
+        got, wanted = native.results(pd, args), results(pd.op, PrimitiveAttr(), args)
+        for arg, want in wanted.items():
+            np.testing.assert_allclose(got[arg], want, rtol=0.0, atol=1e-13, err_msg=f"argument {arg} of {op}")
+
+
 @pytest.mark.parametrize(("kind", "products"), [("rnn", 2), ("lstm", 2), ("gru", 3), ("lbr_gru", 2)])
 def test_inputs_of_all_steps_are_one_product_and_weights_left_open_are_not_moved(kind: str, products: int) -> None:
     pd = primitive_desc(network(kind, 7, 2, 32, 1, "left2right", False, "any"), PrimitiveAttr(), cpu_target())
@@ -72,7 +89,7 @@ def test_inputs_of_all_steps_are_one_product_and_weights_left_open_are_not_moved
 @pytest.mark.parametrize(
     ("changed", "why", "name"),
     [
-        ({"dtype": "bf16"}, "only f32", "nested:f32"), ({"batch": 0}, "without elements", "ref:lstm"),
+        ({"dtype": "bf16"}, "only f32 and f64", "nested:f32"), ({"batch": 0}, "without elements", "ref:lstm"),
         ({"steps": 5000}, "more than 4096", "ref:lstm"),
     ],
 )  # fmt: skip
