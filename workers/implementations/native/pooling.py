@@ -1,7 +1,7 @@
 """Pooling: kernels forward for blocks of 16 channels, for row-major and for whole images; two backward.
 
 Windows of 3 x 3 that move by one have kernels of their own in both layouts, and so have large windows; row-major ones of few
-columns that move by two have another.
+columns that move by one or two have others.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ from .pooling_bytes import NativeBytePooling
 _ROOM = 1024
 #: Columns of windows that `pooling_shifts` combines: with more, other kernels have less work.
 _SHIFTS = 7
+#: Columns of windows that `pooling_near` loads one by one.
+_NEAR = 4
 #: Spatial dimensions that the kernels' geometry has.
 _SPATIAL = 3
 
@@ -63,6 +65,8 @@ class NativePooling(NativeImplementation[Pooling]):
         kernel = KernelSpec.of("pooling", algorithm=op.algorithm, part=part, dtype=op.dst.dtype)
         if op.dst.dtype == "f32" and _slides(op):
             kernel = KernelSpec.of("pooling_slide", algorithm=op.algorithm, part=part)
+        elif part == "rows" and _is_near(op):
+            kernel = KernelSpec.of("pooling_near", algorithm=op.algorithm, dtype=op.dst.dtype, window=op.kernel[-1])
         elif part == "rows" and _shifts(op):
             kernel = KernelSpec.of("pooling_shifts", algorithm=op.algorithm, dtype=op.dst.dtype, window=op.kernel[-1])
         elif part == "rows" and _fits_row(op):
@@ -111,6 +115,13 @@ def _slides(op: Pooling) -> bool:
     return flat and all(each[:3] == (3, 1, 0) for each in (height, width)) and not _is_whole(op)
 
 
+def _is_near(op: Pooling) -> bool:
+    """Return whether windows of few columns move by one along rows of 16 windows at least, which have no padding."""
+    size, wanted, window = op.src.dims[-1], op.dst.dims[-1], op.kernel[-1]
+    dense = op.strides[-1] == 1 and op.dilations[-1] == 0 and op.padding_l[-1] == 0
+    return dense and 1 < window <= _NEAR and LANES <= wanted <= size - window + 1
+
+
 def _shifts(op: Pooling) -> bool:
     """Return whether rows are pooled without scratch memory: windows of few columns without gaps that move by two."""
     # Each window begins in the source: vectors behind one that does not are not looked at.
@@ -132,7 +143,7 @@ def _is_separable(op: Pooling) -> bool:
     return (
         flat
         and not _slides(op)
-        and not (op.dst.is_plain and _shifts(op))
+        and not (op.dst.is_plain and (_is_near(op) or _shifts(op)))
         and 5 * (op.strides[-2] * width + height) <= 4 * height * width
     )
 

@@ -10,6 +10,7 @@ from poolrt.workers.engines.target import cpu_target
 from poolrt.workers.implementations.primitive_desc import primitive_desc
 from tests.references import numpy_type, results
 from tests.workers.cases import Case, cases
+from tests.workers.levels import target_of
 from tests.workers.native_runner import NativeRunner
 
 
@@ -42,6 +43,34 @@ def test_windows_of_each_type_and_random_size_are_numpys(dtype: str, algorithm: 
         else:
             near = 2e-3 if dtype == "f16" else 1e-6
             np.testing.assert_allclose(got.astype(np.float64), exact, near, err_msg=f"{op}")
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f64", "u8"])
+@pytest.mark.parametrize("algorithm", ["max", "avg_include_padding", "avg_exclude_padding"])
+def test_few_columns_that_move_by_one_without_padding_along_rows(
+    algorithm: str, dtype: str, isa: str, native: NativeRunner
+) -> None:
+    rng = np.random.default_rng()
+    for kernel, strides, dilations, padding, wanted in (
+        ((2, 2), (1, 1), (0, 0), (0, 0), 16), ((3, 2), (2, 1), (1, 0), (2, 0), 31), ((1, 4), (1, 1), (0, 0), (0, 0), 50),
+        ((2, 2, 3), (1, 2, 1), (0, 0, 0), (1, 1, 0), 17), ((2,), (1,), (0,), (0,), 33),
+    ):  # fmt: skip
+        spatial = (*(int(size) for size in rng.integers(5, 9, len(kernel) - 1)), wanted + kernel[-1] - 1)
+        sizes = tuple(
+            (size + 2 * pad - (window - 1) * (more + 1) - 1) // stride + 1
+            for size, window, stride, more, pad in zip(spatial, kernel, strides, dilations, padding, strict=True)
+        )
+        src, dst = MemoryDesc((2, 3, *spatial), dtype), MemoryDesc((2, 3, *sizes), dtype)
+        op = Pooling(src, dst, algorithm, kernel, strides, dilations, padding, padding)
+        pd = primitive_desc(op, PrimitiveAttr(), target_of(isa))
+        assert any("pooling_near" in str(kernel) for kernel in pd.program().kernels)
+        given = rng.integers(0, 90, src.dims).astype(np.float64)
+        want = results(op, PrimitiveAttr(), {Arg.SRC: given})[Arg.DST]
+        got = native.results(pd, {Arg.SRC: given})[Arg.DST]
+        if dtype == "u8":
+            np.testing.assert_array_equal(got, np.rint(want), f"{op}")
+        else:
+            np.testing.assert_allclose(got, want, 2e-7 if dtype == "f32" else 1e-15, err_msg=f"{op}")
 
 
 @pytest.mark.parametrize("algorithm", ["max", "avg_include_padding", "avg_exclude_padding"])
