@@ -49,7 +49,7 @@ def test_a_reorder_is_exact(native: NativeRunner, problem: Case, isa: str) -> No
     native.check(problem, isa)
 
 
-@pytest.mark.parametrize("dtype", ["u8", "f16", "f32"])
+@pytest.mark.parametrize("dtype", ["u8", pytest.param("f16", marks=pytest.mark.slow), "f32"])
 def test_rows_of_any_length_are_copied_and_small_groups_moved_as_one(native: NativeRunner, dtype: str) -> None:
     for length in (*range(1, 20), 31, 33, 47, 63, 66):
         for dims, tag in (((3, 5, length), "bac"), ((2, 19, 3, length), "acbd"), ((2, 3, 2, 2, length), "abdce")):
