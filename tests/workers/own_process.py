@@ -28,6 +28,9 @@ class Server:
         self._child = subprocess.Popen(
             [sys.executable, "-m", module, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT
         )
+        self._received = b""
+        #: Answers that have not come: one that took too long comes later, before those to other requests.
+        self._due = 0
 
     def ask(self, request: Any) -> Any:
         """Return the answer to a request. Raises AssertionError where it failed, the process died or took too long."""
@@ -36,16 +39,17 @@ class Server:
         assert stdout is not None
         stdin.write(json.dumps(request).encode() + b"\n")
         stdin.flush()
-        line = b""
+        self._due += 1
         until = time.monotonic() + ANSWER_S
         with selectors.DefaultSelector() as selector:
             selector.register(stdout, selectors.EVENT_READ)
-            while not line.endswith(b"\n"):
+            while self._received.count(b"\n") < self._due:
                 assert selector.select(max(0.0, until - time.monotonic())), f"no answer to {request} in {ANSWER_S:g} s"
                 chunk = os.read(stdout.fileno(), 1 << 16)
                 assert chunk, f"the process ended with status {self._child.wait(10)} at {request}"
-                line += chunk
-        reply = json.loads(line)
+                self._received += chunk
+        reply = json.loads(self._received.splitlines()[-1])
+        self._received, self._due = b"", 0
         assert "error" not in reply, reply["error"]
         return reply["answer"]
 
