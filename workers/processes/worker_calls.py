@@ -142,7 +142,11 @@ class WorkerCalls:
     def pending(self) -> bool:
         """Whether there are calls that may begin."""
         gate = self._gate
-        return gate is not None and any(each.ring.has_entries for each in self._rings.values()) and gate.may_enter()
+        if gate is not None:
+            for attached in self._rings.values():  # no generator, which takes three times as long
+                if attached.ring.has_entries:
+                    return gate.may_enter()
+        return False
 
     def sleep(self) -> bool:
         """Ask clients for bells; False if there are calls that may begin. Call `awake` afterwards."""
