@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from poolrt.cachestore.deferred_interrupts import deferred_interrupts
 from poolrt.connection.client import Request
+from poolrt.connection.dropped_interrupts import resend_dropped_interrupts
 from poolrt.connection.futures import PoolFuture
 from poolrt.errors import CoordinatorLoss, InitializerFailure, PoolRefused, error_from_wire
 from poolrt.workers.ipc.call_ring import INLINE_BYTES
@@ -59,6 +60,7 @@ class Functions:
         self, link: Link, initializer: Callable[..., object] | None = None, initargs: tuple[Any, ...] = ()
     ) -> None:
         client = self.client = link.client
+        resend_dropped_interrupts()  # results of maps that are dropped have finalizers
         self._initializer = None if initializer is None else (initializer, initargs)
         self._waiting: deque[MessageCall] | OrderedQueue[MessageCall] = deque()
         self._tickets = itertools.count(1)
