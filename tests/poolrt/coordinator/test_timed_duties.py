@@ -38,7 +38,7 @@ def test_workers_that_start_or_work_have_limits_and_those_that_wait_have_none() 
     assert not has_duties(state)
     state.on_client_connected(7)
     assert not has_duties(state)
-    state.on_client_message(7, Kind.CALL, [Kind.CALL, 1, 0, b"call"])
+    state.on_client_message(7, Kind.CALL, [Kind.CALL, 1, 0, 0, b"call"])
     assert has_duties(state)
     state.on_process_message(
         worker, Kind.ANSWER, [Kind.ANSWER, next(iter(state.worker_set.workers[worker].jobs)), False, b""]

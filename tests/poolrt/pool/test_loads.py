@@ -27,6 +27,7 @@ from poolrt.workers.processes import creator
 from tests.startup.shared_compiler import FOLDER
 
 from .created import create
+from .prepared import runs_on_rings
 from .processes import BOUND_S, below, creation_held, family, relu_graph, wait_until, workers_of
 
 
@@ -368,12 +369,11 @@ def test_the_kernels_of_a_model_that_is_closed_are_unmapped_in_the_workers(setti
     with poolrt.Pool(workers=1, threads=1, **settings) as pool:
         x = np.ones((4, 8), np.float32)
         kept = pool.load(relu_graph())
-        kept.run(x=x)
+        wait_until(lambda: runs_on_rings(pool, kept, 1, x=x), "runs go by a ring")
+        # The worker was sent the loop that serves rings when this process was, and does in order what it is sent
+        also = pool.load(relu_graph((2, 3)))
+        also.run(x=np.ones((2, 3), np.float32))
         (worker,) = workers_of(pool)
-        before = code(worker)
-        for _ in range(4):
-            kept.run(x=x)
-        wait_until(lambda: code(worker) > before, "the worker has the loop that serves rings")
         before = code(worker)
         for _ in range(3):
             model = pool.load(graph)
