@@ -38,7 +38,8 @@ def take_from_busy(rings: Collection[ClientCallRing], waiting: Waiting) -> bool:
     words = busy.ring
     if words.submitted - words.consumed != len(busy.calls):
         return False  # `repair` is due
-    begun, now = words.begun, time.monotonic()
+    # A worker counts an entry that was taken back as done first, and may be killed before it counts it as begun.
+    begun, now = max(words.begun, words.consumed), time.monotonic()
     if begun != busy.seen:
         busy.seen, busy.seen_at = begun, now
     stood_s = now - busy.seen_at
