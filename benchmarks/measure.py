@@ -10,12 +10,14 @@ import compileall
 import datetime
 import os
 import platform
+import signal
 import statistics
 import sys
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import FrameType
 from typing import Final, TypeVar
 
 T = TypeVar("T")
@@ -34,7 +36,10 @@ _FLOORS: Final = ("poolrt", "poolrt/workers", "poolrt/cachestore")
 
 
 def arguments(description: str | None, parts: Sequence[str] = ()) -> list[str]:
-    """Parse the command line of a program; return which of its parts were chosen, all unless some were named."""
+    """Parse the command line of a program; return which of its parts were chosen, all unless some were named.
+
+    From here on, SIGTERM and SIGHUP end the program through its ``finally`` blocks.
+    """
     parser = argparse.ArgumentParser(
         description=description,
         epilog="With POOLRT_RECORD=1 in the environment, the full form appends its results to benchmarks/RESULTS.md.",
@@ -47,7 +52,22 @@ def arguments(description: str | None, parts: Sequence[str] = ()) -> list[str]:
     chosen: list[str] = getattr(parser.parse_args(), "parts", []) or list(parts)
     if unknown := set(chosen) - set(parts):
         parser.error(f"there is no {', '.join(sorted(unknown))}; there are {', '.join(parts)}")
+    _clean_up_when_stopped()
     return chosen
+
+
+def _clean_up_when_stopped() -> None:
+    """Have SIGTERM and SIGHUP stop servers and remove files of this program, as an error does; a forked process just ends."""
+    program = os.getpid()
+
+    def stop(number: int, _frame: FrameType | None) -> None:
+        if os.getpid() == program:
+            raise SystemExit(128 + number)
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, stop)
 
 
 def sized(full: T, short: T) -> T:

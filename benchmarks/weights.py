@@ -28,6 +28,8 @@ from measure import alternate, arguments, installed_environment, record, sized
 from poolrt.cachestore import CacheStore
 
 ROUNDS: Final = 7
+#: The server ends after so many seconds without a client.
+IDLE_S: Final = 20.0
 SIZES: Final[dict[str, int]] = sized({}, {"layers": 2, "words": 2000})
 
 
@@ -44,6 +46,9 @@ class Models:
         onnx.save(helper.make_model(graph, opset_imports=[opset], ir_version=8), self._small)
         self._environment = installed_environment(POOLRT_HOME=f"{folder}/home")
         self._environment.pop("POOLRT_REDIS_URL", None)
+        # All processes use the server that begins here; it ends by itself if this program is killed.
+        self._store = CacheStore.connect(home=f"{folder}/home", server_idle_s=IDLE_S)
+        self._store.ping()
 
     @property
     def nbytes(self) -> int:
@@ -89,7 +94,7 @@ class Models:
 
     def close(self) -> None:
         """Stop the store's server."""
-        CacheStore.connect(home=str(self._folder / "home")).down()
+        self._store.down()
 
 
 def times(models: Models) -> Iterator[str]:

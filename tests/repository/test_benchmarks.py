@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -46,3 +47,38 @@ def test_a_benchmark_runs_and_prints_ratios(program: str, tmp_path: Path) -> Non
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_a_benchmark_explains_its_short_form(program: str, tmp_path: Path) -> None:
     assert "--short" in _run(program, tmp_path, "--help")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_benchmark_that_is_stopped_cleans_up(number: signal.Signals, tmp_path: Path) -> None:
+    code = (
+        "import os, tempfile, time\n"
+        "from measure import arguments\n"
+        "def wait():\n"
+        "    while True:\n"
+        "        time.sleep(0.01)\n"
+        "arguments('')\n"
+        "with tempfile.TemporaryDirectory(dir=os.environ['FOLDER']):\n"
+        "    begun, begins = os.pipe()\n"
+        "    if not (child := os.fork()):\n"
+        "        os.write(begins, b'.')\n"
+        "        wait()\n"
+        "    os.read(begun, 1)\n"
+        f"    os.kill(child, {number:d})\n"
+        "    print(os.waitpid(child, 0)[1], os.listdir(os.environ['FOLDER']), flush=True)\n"
+        "    wait()\n"
+    )
+    command = [sys.executable, "-c", code]
+    env = os.environ | {"PYTHONPATH": str(ROOT / "benchmarks"), "FOLDER": str(tmp_path)}
+    with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True) as program:
+        assert program.stdout is not None
+        try:
+            status, _, folders = program.stdout.readline().partition(" ")
+            program.send_signal(number)
+            assert program.wait(30) == 128 + number
+        finally:
+            program.kill()
+    # The forked process ended by the signal, and left the folder to the program.
+    assert int(status) == number
+    assert folders != "[]\n"
+    assert not list(tmp_path.iterdir())
