@@ -1,7 +1,7 @@
 """Pooling: kernels forward for blocks of 16 channels, for row-major and for whole images; two backward.
 
 Windows of 3 x 3 that move by one have kernels of their own in both layouts, and so have large windows; row-major ones of few
-columns that move by one or two have others.
+columns that move by one to four have others.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ from .pooling_bytes import NativeBytePooling
 _ROOM = 1024
 #: Columns of windows that `pooling_shifts` combines: with more, other kernels have less work.
 _SHIFTS = 7
+#: By how many columns these windows move.
+_STRIDES = (2, 3, 4)
 #: Columns of windows that `pooling_near` loads one by one.
 _NEAR = 4
 #: Spatial dimensions that the kernels' geometry has.
@@ -68,7 +70,8 @@ class NativePooling(NativeImplementation[Pooling]):
         elif part == "rows" and _is_near(op):
             kernel = KernelSpec.of("pooling_near", algorithm=op.algorithm, dtype=op.dst.dtype, window=op.kernel[-1])
         elif part == "rows" and _shifts(op):
-            kernel = KernelSpec.of("pooling_shifts", algorithm=op.algorithm, dtype=op.dst.dtype, window=op.kernel[-1])
+            moves = {"window": op.kernel[-1], "stride": op.strides[-1]}
+            kernel = KernelSpec.of("pooling_shifts", algorithm=op.algorithm, dtype=op.dst.dtype, **moves)
         elif part == "rows" and _fits_row(op):
             kernel = KernelSpec.of("pooling_rows", algorithm=op.algorithm, dtype=op.dst.dtype)
         return Program((kernel,), (Launch(0, args, work),), tables=tables)
@@ -123,10 +126,12 @@ def _is_near(op: Pooling) -> bool:
 
 
 def _shifts(op: Pooling) -> bool:
-    """Return whether rows are pooled without scratch memory: windows of few columns without gaps that move by two."""
+    """Return whether rows are pooled without scratch memory: windows of few columns without gaps that move by two to four."""
+    stride, window = op.strides[-1], op.kernel[-1]
     # Each window begins in the source: vectors behind one that does not are not looked at.
-    begins = 2 * (op.dst.dims[-1] - 1) - op.padding_l[-1] < op.src.dims[-1]
-    return op.strides[-1] == 2 < op.kernel[-1] <= _SHIFTS and op.dilations[-1] == 0 and begins
+    begins = stride * (op.dst.dims[-1] - 1) - op.padding_l[-1] < op.src.dims[-1]
+    few = (2 if stride == 2 else 1) < window <= _SHIFTS
+    return stride in _STRIDES and few and op.dilations[-1] == 0 and begins
 
 
 def _fits_row(op: Pooling) -> bool:

@@ -1,8 +1,9 @@
-"""Pool windows of row-major planes that move by two, without scratch memory.
+"""Pool windows of row-major planes that move by two to four, without scratch memory.
 
-The rows of a window are combined into two vectors of 16 columns, those of even and of odd number among 32. What the windows that
-begin in them see behind them are the same columns shifted, those of the next vectors among them. So each element is loaded once
-for each row of windows that sees it. The geometry is the table of `pooling`. A work item is one row of the destination.
+The rows of a window are combined into as many vectors as the windows move by: columns whose numbers have the same remainder, of
+the 16 windows that begin in them. What these see behind them are the same columns shifted, those of the next vectors among them.
+So each element is loaded once for each row of windows that sees it. The geometry is the table of `pooling`. A work item is one
+row of the destination.
 """
 
 from __future__ import annotations
@@ -10,73 +11,71 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-import llvmlite.ir as ir
 import numpy as np
 
 from .compiler import types
-from .compiler.language import inlined, intrinsic
+from .compiler.language import inlined
 from .elements import elements
-from .inside import load_inside
 from .pooling import dimension, inside, next_row, row_of
-from .vec import LANES, VI, Builder, Value, dcount_inside, maximum, vadd, vcount_inside, vdiv, veven, vmax, vmul, vodd
+from .pooling_columns import Columns, make_columns
+from .vec import dcount_inside, vadd, vcount_inside, vdiv, vmax, vmul
 
 #: Bytes of one dimension's entries in the table.
 _DIM: Final = 48
 
 
-def make(isa: str, algorithm: str, dtype: str, window: int) -> tuple[Callable[..., None], Any]:
+def make(isa: str, algorithm: str, dtype: str, window: int, stride: int) -> tuple[Callable[..., None], Any]:
     """Return the kernel for ``max``, ``avg_include_padding`` or ``avg_exclude_padding`` on a data type, and its signature.
 
-    A window has ``window`` columns, 34 at most.
+    A window has ``window`` columns, and moves by ``stride``, 2 to 4; it has 16 times as many columns at most.
     """
     takes_max, counts_padding = algorithm == "max", algorithm == "avg_include_padding"
     of = elements(dtype)
-    combine, start = (vmax, -np.inf) if takes_max else (vadd, 0.0)
+    start = -np.inf if takes_max else 0.0
     size, real, fill = of.size, of.real, of.fill
-    load, store, store_part, seen_inside = of.load, of.store, of.store_part, load_inside(dtype)
+    store, store_part = of.store, of.store_part
     count_inside = vcount_inside if real is np.float32 else dcount_inside
     #: A product with an inverse takes less time, and float32 may have an error in the last place.
     scale = vmul if real is np.float32 else vdiv
-    along = _make_along(window, maximum if takes_max else _add)
+    columns: Columns = make_columns(dtype, stride, window, takes_max)
+    none, take, take_inside, join, sort, along = (
+        columns.none, columns.take, columns.take_inside, columns.join, columns.sort, columns.along
+    )  # fmt: skip
+    #: Columns that are looked at together; whether windows see those of the next ones.
+    reach, overlaps = 16 * stride, window > stride
 
     @inlined
-    def look(line: int, down: int, rows: int, index: int, width: int, nothing: Any) -> tuple[Any, Any]:
-        """Return the combinations of the rows' 32 columns from ``index`` on, ``nothing`` outside of the rows.
-
-        Those of even number come first, then those of odd number.
-        """
-        low, high = nothing, nothing
+    def look(line: int, down: int, rows: int, index: int, width: int, nothing: Any) -> Any:
+        """Return the combinations of the rows' columns from ``index`` on, ``nothing`` outside of the rows."""
+        found = none(nothing)
         at = line
-        if index >= 0 and index + 32 <= width:
+        if index >= 0 and index + reach <= width:
             for _ in range(rows):
-                low = combine(load(at + size * index), low)
-                high = combine(load(at + size * index + 16 * size), high)
+                found = take(found, at + size * index)
                 at += down
         else:
             for _ in range(rows):
-                low = combine(seen_inside(at, index, width, nothing), low)
-                high = combine(seen_inside(at, index + 16, width, nothing), high)
+                found = take_inside(found, at, index, width, nothing)
                 at += down
-        return veven(low, high), vodd(low, high)
+        return sort(found)
 
     @inlined
     def look_deep(
         line: int, behind: int, planes: int, down: int, rows: int, index: int, width: int, nothing: Any
-    ) -> tuple[Any, Any]:
+    ) -> Any:
         """Return what `look` does, of the rows of some planes."""
-        low, high = look(line, down, rows, index, width, nothing)
+        found = look(line, down, rows, index, width, nothing)
         for number in range(1, planes):
-            low_behind, high_behind = look(line + number * behind, down, rows, index, width, nothing)
-            low, high = combine(low_behind, low), combine(high_behind, high)
-        return low, high
+            found = join(look(line + number * behind, down, rows, index, width, nothing), found)
+        return found
 
     @inlined
     def divisor(index: int, width: int, seen: int) -> Any:
         """Return what the sums of the windows from ``index`` on are scaled with, of ``seen`` rows."""
-        columns = fill(real(0.0))
+        inside_of_row = fill(real(0.0))
         for column in range(index, index + window):
-            columns = vadd(count_inside(column, 2, width), columns)
-        counts = vmax(vmul(columns, fill(real(seen))), fill(real(1.0)))
+            inside_of_row = vadd(count_inside(column, stride, width), inside_of_row)
+        counts = vmax(vmul(inside_of_row, fill(real(seen))), fill(real(1.0)))
         return vdiv(fill(real(1.0)), counts) if real is np.float32 else counts
 
     def kernel(begin: int, end: int, src: int, dst: int, table: int) -> None:
@@ -86,8 +85,11 @@ def make(isa: str, algorithm: str, dtype: str, window: int) -> tuple[Callable[..
         nothing = fill(real(start))
         down = size * width * step_h
         behind = size * width * height * step_d
-        final = 2 * (out_width - 1 & -16) - left_w
-        known = 0
+        final = stride * (out_width - 1 & -16) - left_w
+        stop = width
+        if not overlaps:
+            stop = min(width, stride * out_width - left_w)
+        known = -1
         first_divisor, divisor_inside, last_divisor = nothing, nothing, nothing
         channel, out_d, out_h = row_of(begin, out_depth, out_height)
         for item in range(begin, end):
@@ -102,7 +104,7 @@ def make(isa: str, algorithm: str, dtype: str, window: int) -> tuple[Callable[..
                     seen = window_d * window_h
                 if seen != known:
                     known = seen
-                    divisor_inside = divisor(0, 32 + window, seen)
+                    divisor_inside = divisor(0, reach + window, seen)
                     if counts_padding:
                         first_divisor, last_divisor = divisor_inside, divisor_inside
                     else:
@@ -113,19 +115,19 @@ def make(isa: str, algorithm: str, dtype: str, window: int) -> tuple[Callable[..
             # What is behind a row is stored later, unless it is another range's.
             last = dst + size * (end * out_width - 16)
             index = -left_w
-            low, high = look_deep(line, behind, to_d - from_d, down, rows, index, width, nothing)
+            ahead = look_deep(line, behind, to_d - from_d, down, rows, index, width, nothing)
             for w in range(0, out_width, 16):
-                first, second = low, high
-                low, high = nothing, nothing
-                if index + 32 < width:
-                    low, high = look_deep(line, behind, to_d - from_d, down, rows, index + 32, width, nothing)
-                value = along(first, second, low, high)
+                here = ahead
+                ahead = none(nothing)
+                if index + reach < stop:
+                    ahead = look_deep(line, behind, to_d - from_d, down, rows, index + reach, width, nothing)
+                value = along(here, ahead)
                 if not takes_max:
                     if w == 0:
                         value = scale(value, first_divisor)
                     elif index == final:
                         value = scale(value, last_divisor)
-                    elif counts_padding or index + 30 + window <= width:
+                    elif counts_padding or index + 15 * stride + window <= width:
                         value = scale(value, divisor_inside)
                     else:
                         value = scale(value, divisor(index, width, seen))
@@ -133,31 +135,8 @@ def make(isa: str, algorithm: str, dtype: str, window: int) -> tuple[Callable[..
                     store(target, value)
                 else:
                     store_part(target, value, out_width - w)
-                index += 32
+                index += reach
                 target += 16 * size
             channel, out_d, out_h = next_row(channel, out_d, out_h, out_depth, out_height)
 
     return kernel, types.void(*[types.int64] * 5)
-
-
-def _make_along(window: int, combine: Callable[[Builder, Value, Value], Value]) -> Any:
-    """Return the intrinsic that combines the columns of 16 windows: those of even and of odd number, and those that follow."""
-
-    @intrinsic
-    def along(_: Any, even: Any, odd: Any, next_even: Any, next_odd: Any) -> Any:
-        def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
-            found: Value | None = None
-            for column in range(window):
-                distance, which = divmod(column, 2)
-                lanes = ir.Constant(VI, list(range(distance, distance + LANES)))
-                value = b.shuffle_vector(a[which], a[which + 2], lanes) if distance else a[which]
-                found = value if found is None else combine(b, value, found)
-            return found
-
-        return even(even, even, even, even), emit
-
-    return along
-
-
-def _add(b: Builder, x: Value, y: Value) -> Value:
-    return b.fadd(x, y)

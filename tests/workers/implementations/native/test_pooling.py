@@ -73,11 +73,41 @@ def test_few_columns_that_move_by_one_without_padding_along_rows(
             np.testing.assert_allclose(got, want, 2e-7 if dtype == "f32" else 1e-15, err_msg=f"{op}")
 
 
+@pytest.mark.parametrize("dtype", ["f32", "f16", "u8"])
+@pytest.mark.parametrize("algorithm", ["max", "avg_include_padding", "avg_exclude_padding"])
+def test_few_columns_that_move_by_two_to_four(algorithm: str, dtype: str, isa: str, native: NativeRunner) -> None:
+    """Rows of any length, windows that see each other's columns and such that leave some out, up to two deep."""
+    rng = np.random.default_rng()
+    for deep in ((), (), (2,)):
+        stride = int(rng.integers(2, 5))
+        kernel = (*deep, int(rng.integers(1, 5)), int(rng.integers(3 if stride == 2 else 2, 8)))
+        left, right = (tuple(int(rng.integers(0, size)) for size in kernel) for _ in range(2))
+        dims = (2, 3, *(int(size) for size in rng.integers(5, 9, len(deep) + 1)), int(rng.integers(16, 200)))
+        strides = (*(int(size) for size in rng.integers(1, 4, len(kernel) - 1)), stride)
+        sizes = tuple(
+            (size + before + behind - window) // step + 1
+            for size, before, behind, window, step in zip(dims[2:], left, right, kernel, strides, strict=True)
+        )
+        if (sizes[-1] - 1) * stride - left[-1] >= dims[-1]:
+            sizes = (*sizes[:-1], sizes[-1] - 1)  # the last window begins in the row
+        src, dst = MemoryDesc(dims, dtype), MemoryDesc((*dims[:2], *sizes), dtype)
+        op = Pooling(src, dst, algorithm, kernel, strides, (0,) * len(kernel), left, right)
+        pd = primitive_desc(op, PrimitiveAttr(), target_of(isa))
+        assert any("pooling_shifts" in str(kernel) for kernel in pd.program().kernels), op
+        given = rng.integers(0, 90, dims).astype(np.float64)
+        want = results(op, PrimitiveAttr(), {Arg.SRC: given})[Arg.DST]
+        got = native.results(pd, {Arg.SRC: given})[Arg.DST]
+        if dtype == "u8":
+            np.testing.assert_array_equal(got, np.rint(want), f"{op}")
+        else:
+            np.testing.assert_allclose(got.astype(np.float64), want, 5e-4 if dtype == "f16" else 2e-7, err_msg=f"{op}")
+
+
 @pytest.mark.parametrize("algorithm", ["max", "avg_include_padding", "avg_exclude_padding"])
 def test_windows_with_padding_on_any_side_are_those_of_the_reference(algorithm: str, native: NativeRunner) -> None:
-    """Large windows, which are pooled along the width first, and smaller ones that move by two, in rows of every length."""
+    """Large windows, which are pooled along the width first, and smaller ones that move by more, in rows of every length."""
     rng = np.random.default_rng()
-    for stride in (1, 1, 1, 2, 2, 2):
+    for stride in (1, 1, 1, 2, 2, 2, 3, 4):
         kernel = tuple(int(size) for size in rng.integers(*((5, 12) if stride == 1 else (2, 9)), 2))
         left, right = (tuple(int(rng.integers(0, size)) for size in kernel) for _ in range(2))
         dims = (2, 3, int(rng.integers(12, 20)), int(rng.integers(12, 90)))

@@ -1,0 +1,126 @@
+"""Columns of rows that several vectors hold together, as windows see them that move by two to four columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import llvmlite.ir as ir
+import numpy as np
+
+from poolrt.cachestore.deferred_dataclass import dataclass
+
+from .compiler import types
+from .compiler.language import intrinsic
+from .elements import elements, emit_load
+from .inside import load_inside
+from .vec import I32, I64, LANES, VI, Builder, Value, doubles, maximum, vector
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Intrinsics on the columns of 16 windows, in as many vectors as these move by."""
+
+    none: Any  #: (lanes) -> columns that are all these lanes
+    take: Any  #: (columns, address) -> they combined with elements from an address on
+    take_inside: Any  #: (columns, row, index, limit, other): the same from an index on, `other` outside of [0, limit)
+    join: Any  #: (columns, columns) -> both combined
+    sort: Any  #: (columns in order) -> those whose numbers have the same remainder side by side
+    along: Any  #: (sorted columns, those of the next windows) -> what each window sees of a row, combined
+
+
+def make_columns(dtype: str, stride: int, window: int, takes_max: bool) -> Columns:
+    """Return the intrinsics for windows of ``window`` columns that move by ``stride``, 2 to 4."""
+    of = elements(dtype)
+    lanes = vector if of.real is np.float32 else doubles
+    bundle = types.Type(f"{stride} of {lanes}", ir.LiteralStructType([lanes.lowered] * stride))
+    _, emit_inside = load_inside(dtype).typing(None, types.int64, types.int64, types.int64, lanes)
+
+    def combine(b: Builder, x: Value, y: Value) -> Value:
+        return maximum(b, x, y) if takes_max else b.fadd(x, y)
+
+    def parts(b: Builder, value: Value) -> list[Value]:
+        return [b.extract_value(value, number) for number in range(stride)]
+
+    def whole(b: Builder, values: Sequence[Value]) -> Value:
+        found = ir.Constant(bundle.lowered, ir.Undefined)
+        for number, value in enumerate(values):
+            found = b.insert_value(found, value, number)
+        return found
+
+    @intrinsic
+    def none(_: Any, lane: Any) -> Any:
+        return bundle(lane), lambda context, b, sig, a: whole(b, [a[0]] * stride)
+
+    @intrinsic
+    def take(_: Any, columns: Any, address: types.Integer) -> Any:
+        def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
+            step = of.size * LANES
+            found = [emit_load(b, b.add(a[1], I64(step * number)), dtype) for number in range(stride)]
+            return whole(b, [combine(b, x, y) for x, y in zip(found, parts(b, a[0]), strict=True)])
+
+        return bundle(bundle, types.int64), emit
+
+    @intrinsic
+    def take_inside(
+        _: Any, columns: Any, row: types.Integer, index: types.Integer, limit: types.Integer, other: Any
+    ) -> Any:
+        def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
+            before, row, index, limit, fill = a
+            found = [
+                emit_inside(context, b, sig, [row, b.add(index, I64(LANES * number)), limit, fill])
+                for number in range(stride)
+            ]
+            return whole(b, [combine(b, x, y) for x, y in zip(found, parts(b, before), strict=True)])
+
+        return bundle(bundle, types.int64, types.int64, types.int64, lanes), emit
+
+    @intrinsic
+    def join(_: Any, columns: Any, others: Any) -> Any:
+        def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
+            return whole(b, [combine(b, x, y) for x, y in zip(parts(b, a[0]), parts(b, a[1]), strict=True)])
+
+        return bundle(bundle, bundle), emit
+
+    @intrinsic
+    def sort(_: Any, columns: Any) -> Any:
+        return bundle(bundle), lambda context, b, sig, a: whole(b, _sorted(b, parts(b, a[0])))
+
+    @intrinsic
+    def along(_: Any, columns: Any, behind: Any) -> Any:
+        def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
+            here, ahead = (parts(b, value) for value in a)
+            found: Value | None = None
+            for column in range(window):
+                distance, which = divmod(column, stride)
+                numbers = range(distance, distance + LANES)
+                value = _shuffled(b, here[which], ahead[which], numbers) if distance else here[which]
+                found = value if found is None else combine(b, value, found)
+            return found
+
+        return lanes(bundle, bundle), emit
+
+    return Columns(none, take, take_inside, join, sort, along)
+
+
+def _sorted(b: Builder, values: list[Value]) -> list[Value]:
+    """Return lanes whose numbers have the same remainder of a division by the number of vectors, side by side."""
+    count = len(values)
+    if count == 4:
+        # Half of the lanes twice, as for two: all shuffles have two vectors.
+        low, high = _sorted(b, values[:2]), _sorted(b, values[2:])
+        even, odd = (_sorted(b, [x, y]) for x, y in zip(low, high, strict=True))
+        return [even[0], odd[0], even[1], odd[1]]
+    found = []
+    for first in range(count):
+        numbers = range(first, LANES * count, count)
+        value = _shuffled(b, values[0], values[1], [number % (2 * LANES) for number in numbers])
+        if count == 3:
+            below = [lane if number < 2 * LANES else number - LANES for lane, number in enumerate(numbers)]
+            value = _shuffled(b, value, values[2], below)
+        found.append(value)
+    return found
+
+
+def _shuffled(b: Builder, x: Value, y: Value, numbers: Sequence[int]) -> Value:
+    return b.shuffle_vector(x, y, ir.Constant(VI, [I32(number) for number in numbers]))
