@@ -1,11 +1,11 @@
 """The fork server: a process that only forks others, so that each starts in milliseconds.
 
-It has one thread and has not used OpenCL, which makes a fork safe. It starts its children through `multiprocess`. A
-*preloaded* fork server has also imported the compiler and compiled one kernel: creators forked from it compile at once.
-Workers are forked from one that never imports the compiler.
+It has one thread and has not used OpenCL, which makes a fork safe. A *preloaded* fork server has also imported the
+compiler and compiled one kernel: creators forked from it compile at once. Workers are forked from one that never imports
+the compiler.
 
-Why not `multiprocess`'s own fork server: it listens on a file in the temporary folder, which a kill -9 leaves behind; it
-brings a second helper process; it sends each child a pickle; and its children keep it alive. Here the child's sockets
+Why not the fork server of `multiprocessing`: it listens on a file in the temporary folder, which a kill -9 leaves behind;
+it brings a second helper process; it sends each child a pickle; and its children keep it alive. Here the child's sockets
 are passed by the kernel, the answer is a pidfd, and the kernel kills a child whose parent exits.
 """
 
@@ -19,16 +19,17 @@ import select
 import signal
 import socket
 import sys
-import time
+from functools import partial
 from importlib import import_module
 from types import TracebackType
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from poolrt.cachestore.errors import StoreError
 from poolrt.cachestore.portable_error import describe_exception
 
 from ..ipc.channel import Channel, ChannelClosed, Message, pair
 from ..ipc.protocol import Kind, check_message
+from .children import Children
 from .parent_death_signal import detach_streams, die_with_parent, reset_signals
 
 #: Role of a child -> the module whose ``main(socket, descriptors, options)`` it runs.
@@ -67,7 +68,6 @@ def start_fork_server(*private: socket.socket) -> tuple[int, socket.socket]:
         code = 0
     finally:
         _exit_process(code, "fork server")
-    raise AssertionError  # not reached: _exit_process ends the process
 
 
 def main(sock: socket.socket, descriptors: list[int], options: Options) -> None:
@@ -86,8 +86,6 @@ def main(sock: socket.socket, descriptors: list[int], options: Options) -> None:
 
 def serve(sock: socket.socket, *, report: bool = False) -> None:
     """Fork children on request until the other end closes; then end them. With ``report``, send READY first."""
-    import multiprocess
-
     if not report:
         import_module(".worker", __package__)  # import the modules of workers once, here
     channel = Channel(sock, accepts_fds=True)
@@ -98,6 +96,7 @@ def serve(sock: socket.socket, *, report: bool = False) -> None:
     poll = select.poll()
     poll.register(channel, select.POLLIN)
     poll.register(wake_read, select.POLLIN)
+    children = Children()
     unreaped = False
     gc.freeze()  # children share these pages until one writes to them
     try:
@@ -106,7 +105,7 @@ def serve(sock: socket.socket, *, report: bool = False) -> None:
         while True:
             events = poll.poll(_REAP_MS if unreaped else None)
             if not events:
-                multiprocess.active_children()  # joins children that have exited
+                children.reap()
                 unreaped = False
             for fd, _ in events:
                 if fd == wake_read:
@@ -116,7 +115,7 @@ def serve(sock: socket.socket, *, report: bool = False) -> None:
                         channel.send([Kind.STOPPED])
                 else:
                     while (message := channel.receive()) is not None:
-                        _fork_child(channel, message, (wake_read, wake_write))
+                        _fork_child(children, channel, message, (wake_read, wake_write))
             while channel.queued:
                 # The coordinator never waits for a fork server, so it reads this, or closes the connection.
                 channel.wait(None, to_receive=False, to_send=True)
@@ -125,7 +124,11 @@ def serve(sock: socket.socket, *, report: bool = False) -> None:
         pass
     finally:
         channel.close()
-        _end_children(multiprocess.active_children())
+        if children.end(_GRACE_S):
+            # A worker that is killed cannot remove its folder of PoCL, and no other process may ever look for it.
+            from ..engines.pocl import sweep_caches
+
+            sweep_caches()
 
 
 def _has_stopped_child() -> bool:
@@ -139,32 +142,26 @@ def _has_stopped_child() -> bool:
     return found
 
 
-def _fork_child(channel: Channel, message: Message, private: tuple[int, ...]) -> None:
+def _fork_child(children: Children, channel: Channel, message: Message, private: tuple[int, ...]) -> None:
     kind = check_message(message)
     if kind is not Kind.FORK:
         raise ValueError(f"a fork server accepts FORK only, got {kind.name}")
-    import multiprocess
-
     ticket, role, options = message[1:]
     descriptors = [channel.take_fd() for _ in range(options["descriptors"])]
     try:
-        child = multiprocess.get_context("fork").Process(
-            target=_run_role,
-            args=(role, descriptors, options, os.getpid(), (channel.fileno(), *private)),
-            name=f"poolrt-{role}",
-        )
-        child.start()
-        pidfd = os.pidfd_open(child.pid)
+        inherited = (channel.fileno(), *private)
+        pid = children.fork(partial(_run_role, role, descriptors, options, os.getpid(), inherited))
+        pidfd = os.pidfd_open(pid)
     except OSError as error:
         channel.send([Kind.FORK_FAILED, ticket, f"forking a {role} failed: {error.strerror}"])
     else:
-        channel.send([Kind.FORKED, ticket, child.pid], (pidfd,))
+        channel.send([Kind.FORKED, ticket, pid], (pidfd,))
         os.close(pidfd)
     for fd in descriptors:
         os.close(fd)
 
 
-def _run_role(role: str, descriptors: list[int], options: Options, parent: int, private: tuple[int, ...]) -> None:
+def _run_role(role: str, descriptors: list[int], options: Options, parent: int, private: tuple[int, ...]) -> NoReturn:
     """Run a child's role: its first descriptor is its connection to the coordinator."""
     code = 1
     try:
@@ -183,7 +180,7 @@ def _run_role(role: str, descriptors: list[int], options: Options, parent: int, 
         _exit_process(code, role)
 
 
-def _exit_process(code: int, role: str) -> None:
+def _exit_process(code: int, role: str) -> NoReturn:
     """Exit without waiting for threads that are still running.
 
     What the system or the store refuses is one line, as all lines of a pool are. Anything else is a bug, with its stack.
@@ -205,23 +202,6 @@ def _place_of(trace: TracebackType | None) -> str:
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
     return "" if trace is None else f"{os.path.basename(trace.tb_frame.f_code.co_filename)}:{trace.tb_lineno}"
-
-
-def _end_children(children: list[Any]) -> None:
-    until = time.monotonic() + _GRACE_S
-    killed = []
-    for child in children:
-        child.join(max(0.0, until - time.monotonic()))
-        if child.exitcode is None:
-            child.kill()
-            killed.append(child)
-    for child in killed:
-        child.join(_GRACE_S)
-    if killed:
-        # A worker that is killed cannot remove its folder of PoCL, and no other process may ever look for it.
-        from ..engines.pocl import sweep_caches
-
-        sweep_caches()
 
 
 if __name__ == "__main__":
