@@ -10,7 +10,7 @@ import sys
 import warnings
 from typing import TYPE_CHECKING
 
-import poolrt.workers.processes.worker  # noqa: F401 - see serve_client
+import poolrt.workers.plans.execution_plan  # noqa: F401 - see serve_client
 from poolrt.workers.ipc.channel import Channel, ChannelError
 from poolrt.workers.ipc.protocol import Kind, check_message
 from poolrt.workers.processes.fork_server import start_fork_server
@@ -47,7 +47,8 @@ def serve_client(sock: socket.socket) -> int:
     warnings.showwarning = print_warning
     channel = Channel(sock)
     try:
-        # Fork before there is a second thread. Both processes share the modules so far, and import the rest in parallel.
+        # Fork before there is a second thread. Both processes share the modules so far, which both need, and import the
+        # rest in parallel.
         fork_server = start_fork_server(sock)
         from .configuration import Configuration
         from .loop import Loop

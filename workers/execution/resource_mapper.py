@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..engines.engine import Engine
-from ..primitives.cached_primitive import CachedPrimitive
 from ..primitives.entry import Entry
 from .native_binding import RealizedPrimitive
 from .resource import Resource
+
+if TYPE_CHECKING:
+    # A worker has no cached primitives, which would import the store.
+    from ..primitives.cached_primitive import CachedPrimitive
 
 
 class ResourceMapper:

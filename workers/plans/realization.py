@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Sequence
 from typing import Any
+
+from poolrt.cachestore.digests import sha256
 
 from ..engines.engine import Engine
 from ..execution.resource import Resource
@@ -46,6 +47,6 @@ def _with_nested(plan: ExecutionPlan, numbers: Iterable[int]) -> set[int]:
 def _share(data: bytes, entry: Entry, engine: Engine, nested: list[Resource[Any, Any]]) -> Resource[Any, Any]:
     """Return the resource that plans of this process have for equal entries, realized now if there is none."""
     # A resource keeps its nested ones, so their numbers are nobody else's while it lives.
-    key = hashlib.sha256(data).digest(), *map(id, nested)
+    key = sha256(data).digest(), *map(id, nested)
     found: Resource[Any, Any] = engine.resources.get(key, lambda: realize(entry, engine, nested))
     return found

@@ -6,10 +6,10 @@ a process which has them makes the next primitive without a compiler.
 
 from __future__ import annotations
 
-import hashlib
 from functools import lru_cache
 
 from poolrt.cachestore import Key
+from poolrt.cachestore.digests import sha256
 
 from ..engines.target import Target
 from ..kernels.spec import KernelSpec
@@ -24,7 +24,7 @@ def kernel_identity(spec: KernelSpec, target: Target) -> bytes:
     The number of threads is left out: a kernel reads which part of the work is one thread's from its arguments.
     """
     # By the canonical form: parameters that compare equal, such as 0.0 and -0.0, can make different code.
-    return hashlib.sha256(_circumstances(spec.generator, target.on_threads(0)) + Key(spec.fields()).canonical).digest()
+    return sha256(_circumstances(spec.generator, target.on_threads(0)) + Key(spec.fields()).canonical).digest()
 
 
 @lru_cache(maxsize=1024)

@@ -9,12 +9,13 @@ Patterns rather than `ast`, which takes twenty times as long: the first key of a
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from poolrt.cachestore.digests import sha256
 
 if TYPE_CHECKING:
     from ..implementations.contract import Implementation
@@ -95,7 +96,7 @@ def generator_digest(engine_kind: str, generator: str) -> str:
 
 
 def _hash(paths: Iterable[str]) -> str:
-    digest = hashlib.sha256()
+    digest = sha256()
     for path in paths:
         digest.update(f"{path}\0".encode() + _source(path).digest)
     return digest.hexdigest()
@@ -131,7 +132,7 @@ def _closure(engine_kind: str, left: list[str]) -> set[str]:
 def _source(path: str) -> _Source:
     with open(os.path.join(_ROOT, path), "rb") as file:
         content = file.read()
-    digest = hashlib.sha256(content).digest()
+    digest = sha256(content).digest()
     if not path.endswith(".py"):
         return _Source(digest, (), ())
     text = content.decode()
