@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from .prebuilt import PrebuiltTier
     from .redis.link import RedisLink
     from .redis.tier import RedisTier
+    from .results import Results
     from .single_creator import Obtained, SingleCreator
     from .transfer import Transfer
 
@@ -87,6 +88,14 @@ class Components:
         from .prebuilt import PrebuiltTier, prebuilt_file
 
         return PrebuiltTier(prebuilt_file(self._options.prebuilt), self.tally)
+
+    @cached_property
+    def results(self) -> Results:
+        """Results that this node keeps beside its entries."""
+        from .results import Results
+
+        keeps = lambda: not self.keeps_nothing()  # noqa: E731
+        return Results(self._options, self.node, self.verification, self.codec, keeps, self.tally)
 
     @cached_property
     def inspection(self) -> Inspection:

@@ -35,9 +35,10 @@ _BODY: Final = _PREFIX.size + _CRC.size
 #: fence, created, seconds, length of the creator's name; the names follow.
 _HEADER: Final = struct.Struct(">QddH")
 
-#: Kinds of signed messages; a failure can never be taken for a value.
+#: Kinds of signed messages; a failure or a result (see `results`) can never be taken for a value.
 VALUE: Final = 1
 FAILURE: Final = 2
+RESULT: Final = 3
 
 
 class EntryMeta(NamedTuple):

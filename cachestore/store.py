@@ -13,6 +13,7 @@ import sys
 import time
 import weakref
 from collections.abc import Callable, Container, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from .prebuilt import PrebuiltTier
     from .redis.link import LinkStatus
     from .redis.tier import RedisTier
+    from .results import Results
     from .single_creator import Obtained
     from .transfer import ExportReport, ImportReport, Progress
 
@@ -185,6 +187,11 @@ class CacheStore:
             return Outcome(obtained.payload, "waited", time.monotonic() - begin, obtained.creation_s)
 
     @property
+    def results(self) -> Results:
+        """Results that this node keeps beside its entries. Raises PathRefused."""
+        return self._enter()[0].results
+
+    @property
     def prebuilt(self) -> PrebuiltTier:
         """The parts of entries that came with the package."""
         return self._components.prebuilt
@@ -320,11 +327,9 @@ class CacheStore:
         path = os.fspath(path)
         if not node_only:
             self._settle(components)
-            try:
+            # If Redis goes away, nothing has changed yet: a begun import goes on without it by itself.
+            with suppress(StoreUnavailable):
                 return components.transfer.import_(components.limits.tier(), path, progress, publish_later=True)
-            except StoreUnavailable:
-                # Nothing has changed yet: a begun import goes on without Redis by itself.
-                pass
         return components.transfer.import_(None, path, progress, publish_later=not node_only)
 
     def ping(self) -> None:
@@ -478,10 +483,8 @@ class CacheStore:
         """Return the state after asking Redis, if it answers, for the decisions of other nodes."""
         tier = components.limits.tier()
         if tier is not None:
-            try:
+            with suppress(StoreUnavailable):
                 return components.limits.settle(tier)
-            except StoreUnavailable:
-                return components.node.state()
         return components.node.state()
 
 

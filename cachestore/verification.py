@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import msgpack
 
-from .entry import FAILURE, Entry, EntryCodec, EntryMeta
+from .entry import FAILURE, VALUE, Entry, EntryCodec, EntryMeta
 from .errors import CreationFailed, EntryCorrupt, EntryForged, StoreError
 from .key import Key
 from .stats import Tally
@@ -22,12 +22,14 @@ class Verification:
         self._codec = codec
         self._tally = tally
 
-    def verify(self, key: Key, blob: bytes | None, discard: Callable[[str, bytes], object]) -> Entry | None:
+    def verify(
+        self, key: Key, blob: bytes | None, discard: Callable[[str, bytes], object], kind: int = VALUE
+    ) -> Entry | None:
         """Return the entry of `key` in `blob`; call `discard(digest, blob)` when it is bad, and return None."""
         if blob is None:
             return None
         try:
-            entry = self._codec().open(blob, key)
+            entry = self._codec().open(blob, key, kind)
         except (EntryCorrupt, EntryForged) as error:
             self.count_refusal(error)
             entry = None

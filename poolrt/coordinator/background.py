@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import hashlib
 import os
 import queue
 import sys
@@ -12,9 +11,11 @@ import time
 import traceback
 from collections import deque
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
+from poolrt.cachestore.digests import LONG, openssl_sha256, sha256
 from poolrt.cachestore.errors import StoreError
 from poolrt.cachestore.lru import Lru
 from poolrt.errors import GraphRefused, PoolError
@@ -37,6 +38,7 @@ from .instructions import (
     PrimitiveToLoad,
     TrimMemory,
 )
+from .kept_lowerings import KeptLowerings
 from .lowering import Lowered, LoweringRequest, lower_here
 from .lowering_process import lower_in_process
 from .open_constants import OpenConstants
@@ -64,6 +66,8 @@ _KEPT_GRAPHS: Final = 64
 _KEPT_BYTES: Final = 16 * 1024 * 1024
 #: Kernels that are kept, from which primitives are derived.
 _KERNELS: Final = 1024
+#: Seconds without a task after which a new thread prepares for lowering. A pool starts beside its client, on the same processors.
+_PREPARE_AFTER_S: Final = 0.5
 #: Bytes of a graph from which on it is lowered in a process of its own: that takes a while, and much memory.
 _LARGE_BYTES: Final = 256 * 1024
 
@@ -104,7 +108,10 @@ class BackgroundThread:
         self._outcomes: queue.SimpleQueue[Outcome] = queue.SimpleQueue()
         self._event = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._store: CacheStore | None = None
+        self._kept: KeptLowerings | None = None
         self._kernels: KernelTable | None = None
+        #: Entries whose kernels are not in the table yet.
+        self._unread: list[bytes] = []
         #: The graphs of the loads that are not looked up yet.
         self._loads: dict[int, Lowered] = {}
         #: When `close` stops waiting for the thread; 0 before `stop`.
@@ -156,11 +163,7 @@ class BackgroundThread:
 
     def _work(self) -> None:
         try:
-            from poolrt.graph.lower import prepare
-
-            for _ in prepare("cpu"):
-                if self._short_tasks or self._graphs or self._until:
-                    break  # the first load imports what it needs, which is less
+            self._prepare()
         except Exception as error:  # noqa: BLE001 - this thread must go on; the first load raises the same error
             print(f"poolrt: cannot prepare for lowering: {type(error).__name__}: {error}", file=sys.stderr)
         while (found := self._next()) is not None:
@@ -169,11 +172,32 @@ class BackgroundThread:
         if self._store is not None:
             self._store.close()
 
+    def _prepare(self) -> None:
+        """Import what finding a lowered graph needs; if there is nothing to do for a while, what lowering needs.
+
+        The first load imports what it needs itself, which is less.
+        """
+        import poolrt.cachestore.results
+        import poolrt.cachestore.store  # noqa: F401
+
+        self._kept = KeptLowerings(self._opened)
+        with self._changed:
+            self._changed.wait_for(self._is_wanted, _PREPARE_AFTER_S)
+        if not self._is_wanted():
+            from poolrt.graph.lower import prepare
+
+            for _ in prepare("cpu"):
+                if self._is_wanted():
+                    break
+
+    def _is_wanted(self) -> bool:
+        return bool(self._short_tasks or self._graphs or self._until)
+
     def _do(self, owner: Owner, task: Task) -> None:
         if isinstance(task, Forget):
             self._loads.pop(task.load, None)
         elif isinstance(task, NoteCreated):
-            self._attempt(partial(self._note_kernels, task.entry))
+            self._note_kernels([task.entry])
         elif isinstance(task, TrimMemory):
             _trim_memory()
         elif isinstance(task, CollectStatistics):
@@ -258,20 +282,32 @@ class BackgroundThread:
         data = task.graph.take()
         if data is None:
             raise GraphRefused(f"graph {task.name!r}: the load has ended")
-        digest = hashlib.sha256(pack(task.targets))
+        # The first graph would wait for OpenSSL.
+        digest = (openssl_sha256 if len(data) > LONG else sha256)(pack(task.targets))
         for piece in data.pieces if isinstance(data, Payload) else [data]:
             digest.update(piece)
         lowered = self._lowered.get(digest.digest())
         if lowered is None:
-            lowered = self._lower_anew(task, data)
+            options = self._max_isa, self._threads, self._with_texts, self._functions
+            lowered = self._find_or_lower(LoweringRequest(task.name, task.targets, *options), data, digest.digest())
             self._lowered.put(digest.digest(), lowered)
         self._loads[task.load] = lowered
         self._opened().note_asked(task.name, lowered.keys)
         return lowered.graph
 
-    def _lower_anew(self, task: Lower, data: bytes | Payload) -> Lowered:
-        options = self._max_isa, self._threads, self._with_texts, self._functions
-        request = LoweringRequest(task.name, task.targets, *options)
+    def _find_or_lower(self, request: LoweringRequest, data: bytes | Payload, digest: bytes) -> Lowered:
+        """Return a graph as the node has it; lower it if it does not, and keep it."""
+        if self._kept is None:
+            self._kept = KeptLowerings(self._opened)
+        key = self._kept.key(request, digest)
+        found = self._kept.find(key) if key is not None else None
+        if found is None:
+            found = self._lower_anew(request, data)
+            if key is not None:
+                self._kept.keep(key, found)
+        return found
+
+    def _lower_anew(self, request: LoweringRequest, data: bytes | Payload) -> Lowered:
         if len(data) < _LARGE_BYTES:
             return lower_here(request, data)
         try:
@@ -295,8 +331,7 @@ class BackgroundThread:
         found = {
             i: (hit.value, str(hit.source)) for i, hit in zip(task.primitives, hits, strict=True) if hit is not None
         }
-        for entry, _ in found.values():
-            self._note_kernels(entry)
+        self._note_kernels([entry for entry, _ in found.values()])
         for i in task.primitives:
             if i not in found and (derived := self._derive(lowered.graph.primitives[i].descriptor)) is not None:
                 found[i] = derived, "derived"
@@ -319,14 +354,11 @@ class BackgroundThread:
         entry = hit.value if hit is not None else self._derive(wire) or b""
         return primitive, entry, frozenset() if entry else _kernels_of(wire)
 
-    def _note_kernels(self, entry: bytes) -> None:
-        """Keep the kernels of a verified entry."""
-        from poolrt.workers.primitives.entry import MalformedEntry, parse_entry
-
-        try:
-            self._kernel_table().share(parse_entry(entry))
-        except MalformedEntry:
-            pass  # the worker that gets it names it
+    def _note_kernels(self, entries: list[bytes]) -> None:
+        """Keep verified entries until a primitive may be derived from their kernels; all of most models are there."""
+        self._unread += entries
+        if sum(map(len, self._unread)) > _KEPT_BYTES:
+            self._attempt(self._kernel_table)
 
     def _derive(self, descriptor: list[Any]) -> bytes | None:
         """Return the entry of a primitive whose kernels are all known, else None."""
@@ -338,10 +370,17 @@ class BackgroundThread:
             return None
 
     def _kernel_table(self) -> KernelTable:
+        """Return the table of kernels, with those of all entries so far."""
+        from poolrt.workers.primitives.entry import MalformedEntry, parse_entry
+
         if self._kernels is None:
             from poolrt.workers.primitives.derivation import KernelTable
 
             self._kernels = KernelTable(_KERNELS)
+        unread, self._unread = self._unread, []
+        for entry in unread:
+            with suppress(MalformedEntry):  # the worker that gets it names it
+                self._kernels.share(parse_entry(entry))
         return self._kernels
 
 

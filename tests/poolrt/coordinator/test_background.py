@@ -6,6 +6,7 @@ import os
 import selectors
 import subprocess
 import sys
+import time
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 
 from poolrt import Graph
 from poolrt.cachestore import CacheStore
+from poolrt.coordinator import source_stamp
 from poolrt.coordinator.background import BackgroundThread
 from poolrt.coordinator.instructions import CollectStatistics, Lower, LoweredGraph, PendingGraph
 from poolrt.errors import GraphRefused, PoolError
@@ -56,12 +58,12 @@ def wire_of(algorithm: str) -> dict[str, Any]:
 
 
 def test_a_bug_in_lowering_is_an_internal_error_and_a_malformed_graph_is_refused(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     def lookup(*_: object) -> Any:
         raise KeyError("planted")
 
-    with closing(BackgroundThread({}, None, 1)) as thread:
+    with closing(BackgroundThread({"home": str(tmp_path)}, None, 1)) as thread:
         # Given a bug in one step of lowering, when a sound graph is lowered
         with monkeypatch.context() as patch:
             patch.setitem(layouts._POLICIES, "eltwise", lookup)
@@ -81,8 +83,8 @@ def test_a_bug_in_lowering_is_an_internal_error_and_a_malformed_graph_is_refused
         assert (name, type(graph)) == ("on_lowered", LoweredGraph)
 
 
-def test_a_graph_that_was_lowered_is_not_lowered_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    with closing(BackgroundThread({}, None, 1)) as thread:
+def test_a_graph_that_was_lowered_is_not_lowered_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    with closing(BackgroundThread({"home": str(tmp_path)}, None, 1)) as thread:
         _, first = outcome_of(thread, lowering(1, wire_of("relu")))
         # Given a bug that fails every lowering, when the same graph is loaded again, then it is there
         with monkeypatch.context() as patch:
@@ -94,8 +96,24 @@ def test_a_graph_that_was_lowered_is_not_lowered_again(monkeypatch: pytest.Monke
             assert outcome_of(thread, other)[0] == "on_load_failed"
 
 
+def test_a_graph_that_another_coordinator_has_lowered_is_not_lowered_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(source_stamp, "_BEGUN", time.time() + 10)  # sources count as unchanged since the start
+    with closing(BackgroundThread({"home": str(tmp_path)}, None, 1)) as thread:
+        _, first = outcome_of(thread, lowering(1, wire_of("relu")))
+    # Given a bug that fails every lowering, when another thread gets the same graph, then the node has it
+    monkeypatch.setitem(layouts._POLICIES, "eltwise", None)
+    with closing(BackgroundThread({"home": str(tmp_path)}, None, 1)) as thread:
+        assert outcome_of(thread, lowering(1, wire_of("relu"))) == ("on_lowered", first)
+        # And another graph is lowered, as is this one for another number of threads
+        assert outcome_of(thread, lowering(2, wire_of("tanh")))[0] == "on_load_failed"
+    with closing(BackgroundThread({"home": str(tmp_path)}, None, 2)) as thread:
+        assert outcome_of(thread, lowering(1, wire_of("relu")))[0] == "on_load_failed"
+
+
 _EARLY_LOAD = """
-import selectors, sys, threading
+import os, selectors, sys, threading
 
 from poolrt import Graph
 from poolrt.coordinator.background import BackgroundThread
@@ -110,7 +128,7 @@ opened = threading.Event()
 sys.meta_path.insert(0, Gate())
 g = Graph("small")
 g.output("y", g.eltwise(g.input("x", (2, 3)), "relu"))
-thread = BackgroundThread({}, None, 1)
+thread = BackgroundThread({"home": os.getcwd()}, None, 1)
 thread.submit(Lower(1, 1, "small", PendingGraph(pack_graph(g.to_wire()[0])), {}))
 opened.set()
 with selectors.DefaultSelector() as selector:
@@ -131,11 +149,11 @@ def test_a_first_load_waits_for_no_implementation_of_other_operations(tmp_path: 
     assert not {"convolution", "pooling", "softmax"} & {*imported}
 
 
-def test_a_client_whose_graphs_are_refused_delays_only_its_own_next_graphs() -> None:
+def test_a_client_whose_graphs_are_refused_delays_only_its_own_next_graphs(tmp_path: Path) -> None:
     malformed = wire_of("relu")
     malformed["nodes"] = [malformed["nodes"][0][:2]] * 5000
     careless, careful = (1, 0), (2, 0)
-    with closing(BackgroundThread({}, None, 1, "0", lambda owner: True)) as thread:
+    with closing(BackgroundThread({"home": str(tmp_path)}, None, 1, "0", lambda owner: True)) as thread:
         # Given a client that has sent three malformed graphs, when another one loads a sound graph
         for load in (1, 2, 3):
             thread.submit(lowering(load, malformed), careless)

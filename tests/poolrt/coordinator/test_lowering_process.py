@@ -7,6 +7,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -89,10 +90,10 @@ def test_a_process_that_is_killed_is_replaced_a_few_times(kills: int) -> None:
         assert f"graph 'g': {TRIES} processes that lowered it were ended, the last one by SIGSEGV" in str(outcome)
 
 
-def test_a_background_thread_that_is_stopped_ends_its_process_at_once() -> None:
+def test_a_background_thread_that_is_stopped_ends_its_process_at_once(tmp_path: Path) -> None:
     graph = _chain(20_000, "n")
     assert len(graph) > _LARGE_BYTES
-    thread = BackgroundThread({}, None, 1)
+    thread = BackgroundThread({"home": str(tmp_path)}, None, 1)
     thread.submit(Lower(1, 1, "g", PendingGraph(graph), {}))
     wait_for_process()
     begin = time.monotonic()
@@ -101,13 +102,15 @@ def test_a_background_thread_that_is_stopped_ends_its_process_at_once() -> None:
     assert not thread._thread.is_alive()
 
 
-def test_a_coordinator_without_a_process_for_it_lowers_a_large_graph_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_coordinator_without_a_process_for_it_lowers_a_large_graph_itself(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     def refuse(*_: Any) -> Any:
         raise BlockingIOError("no more processes")
 
     monkeypatch.setattr("poolrt.coordinator.lowering_process.start_program", refuse)
     graph = _chain(3000, "n" * 100)
-    thread = BackgroundThread({}, None, 1)
+    thread = BackgroundThread({"home": str(tmp_path)}, None, 1)
     try:
         thread.submit(Lower(1, 1, "g", PendingGraph(graph), {}))
         until = time.monotonic() + _BOUND_S
