@@ -2,7 +2,8 @@
 
 `sgemm` multiplies NumPy matrices, and so do *odd*, whose sizes are no multiples of vectors, and *thin*, with few rows, columns or
 inputs; *weights* are products with constants and *attention* products of two inputs, through
-`Executor`. *narrow* compares products of f16 with those of f32 and of bf16, and with ONNX Runtime's of f16. A ratio is the time
+`Executor`. *goal* compares products of bf16 with those of f32 and names the instructions; with AMX, they are to be twice as
+fast at 1024. *narrow* compares products of f16 with those of f32 and of bf16, and with ONNX Runtime's of f16. A ratio is the time
 of the best rival divided by poolrt's; for f16, poolrt's f32 is a rival too. oneDNN multiplies in buffers of its own, with weights
 in a layout of its choice; poolrt, NumPy and ONNX Runtime also make and copy what their interfaces need. Each number of
 threads has a process of its own, because OpenBLAS and oneDNN read it when they are loaded. Times on one thread are the
@@ -33,6 +34,10 @@ from onnx import helper, numpy_helper
 
 from poolrt import Engine, Executor, Graph, NativePool, Stream, StreamAttr, sgemm
 from poolrt.cachestore import CacheStore
+from poolrt.workers.desc import Matmul, MemoryDesc, PrimitiveAttr
+from poolrt.workers.engines.isa import cpu_flags
+from poolrt.workers.engines.target import cpu_target
+from poolrt.workers.implementations.primitive_desc import primitive_desc
 
 Array = NDArray[Any]
 Contestants = dict[str, Callable[[], Any]]
@@ -42,6 +47,8 @@ _THREADS: Final = "MATMUL_THREADS"
 _LEAST_S: Final = 0.01
 _ROUNDS: Final = 15
 _OPSET: Final = 21
+#: How many times as fast as a product of f32 one of bf16 is to be at 1024, on a processor with AMX.
+_GOAL: Final = 2.0
 
 
 @dataclass(frozen=True)
@@ -129,6 +136,12 @@ def narrow() -> Iterator[Problem]:
     yield Problem("narrow", 1, 1024, 1024, 1024)
 
 
+def goal() -> Iterator[Problem]:
+    """Yield products with constants of bf16 and f32."""
+    for size in (1024, 512, 2048):
+        yield Problem("goal", 1, size, size, size)
+
+
 FORMS: Final[dict[str, Callable[[], Iterator[Problem]]]] = {
     "sgemm": sgemms,
     "odd": odd,
@@ -136,6 +149,7 @@ FORMS: Final[dict[str, Callable[[], Iterator[Problem]]]] = {
     "weights": weights,
     "attention": attentions,
     "narrow": narrow,
+    "goal": goal,
 }
 
 
@@ -201,6 +215,23 @@ def narrow_contestants(problem: Problem, a: Array, b: Array, stream: Stream, thr
     }
 
 
+def goal_contestants(a: Array, b: Array, stream: Stream) -> Contestants:
+    """Return one call of poolrt in bf16 and one in f32."""
+    return {dtype: narrow_graph(a, b, dtype, stream) for dtype in ("bfloat16", "float32")}
+
+
+def instructions_of(problem: Problem) -> str:
+    """Return what computes products of bf16, and why AMX does not."""
+    dims = {"src": (problem.m, problem.k), "weights": (problem.k, problem.n), "dst": (problem.m, problem.n)}
+    mds = {name: MemoryDesc(value, "bf16", "any" * (name == "weights")) for name, value in dims.items()}
+    pd = primitive_desc(Matmul(mds["src"], mds["weights"], None, mds["dst"]), PrimitiveAttr(), cpu_target())
+    found = f"{pd.impl_name()} on {cpu_target().instructions}"
+    if "amx_bf16" in cpu_target().extensions:
+        return found
+    why = "the system does not let this process use tiles" if "amx_bf16" in cpu_flags() else "the processor lists none"
+    return f"{found}, no AMX here: {why}"
+
+
 def contestants(problem: Problem, a: Array, b: Array, stream: Stream, dnnl: onednn.OneDnn, threads: int) -> Contestants:
     """Return one call of poolrt and of each rival."""
     left, right = problem.turned(a, b)
@@ -223,7 +254,7 @@ def compare(problem: Problem, found: Contestants, wanted: Array, threads: int) -
     for name, run in found.items():
         # Factors and results of 16 bits have errors of 2**-8 each; those of a sum are as its root.
         exact, near = (1e-3, 1e-2), (0.05, 0.05 * math.sqrt(problem.k))
-        relative, absolute = near if problem.form == "narrow" else exact
+        relative, absolute = near if problem.form in ("narrow", "goal") else exact
         np.testing.assert_allclose(run(), wanted, rtol=relative, atol=absolute, err_msg=f"{name}: {problem}")
 
     now = time.process_time if threads == 1 else time.perf_counter
@@ -260,16 +291,14 @@ def measure(forms: list[str], threads: int) -> None:
             for problem in list(FORMS[form]())[: sized(None, 2)]:
                 a, b = problem.factors()
                 left, right = problem.turned(a, b)
-                of_half = problem.form == "narrow"
-                found = compare(
-                    problem,
-                    narrow_contestants(problem, a, b, stream, threads)
-                    if of_half
-                    else contestants(problem, a, b, stream, dnnl, threads),
-                    left.astype(np.float64) @ right.astype(np.float64),
-                    threads,
-                )
-                us = "float16" if of_half else "poolrt"
+                us = {"narrow": "float16", "goal": "bfloat16"}.get(form, "poolrt")
+                if form == "goal":
+                    compared = goal_contestants(a, b, stream)
+                elif form == "narrow":
+                    compared = narrow_contestants(problem, a, b, stream, threads)
+                else:
+                    compared = contestants(problem, a, b, stream, dnnl, threads)
+                found = compare(problem, compared, left.astype(np.float64) @ right.astype(np.float64), threads)
                 ours = found.pop(us)
                 ratios.append(min(other for name, other in found.items() if name != "bfloat16") / ours)
                 speed = 2e-9 * problem.batch * problem.m * problem.k * problem.n / ours
@@ -279,6 +308,8 @@ def measure(forms: list[str], threads: int) -> None:
                 )
             mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
             lines.append(f"geometric mean: ratio {mean:.2f}, least {min(ratios):.2f}")
+            if form == "goal":
+                lines.append(f"at 1024: {ratios[0]:.2f} of {_GOAL:.1f} with AMX; {instructions_of(problem)}")
             record(f"Products: {form}, {threads} thread{'s' * (threads > 1)}", lines)
 
 

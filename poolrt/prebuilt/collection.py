@@ -25,16 +25,17 @@ if TYPE_CHECKING:
 
 #: ISA levels that kernels are prebuilt for: those of processors since 2013 and 2017.
 LEVELS: Final = ("x86-64-v3", "x86-64-v4")
+#: Extensions of processors since 2019, 2020 and 2023: the last have AMX for bf16 and for bytes, and no processor one alone.
+_EXTENSIONS: Final = (("avx512_vnni",), ("avx512_vnni", "avx512_bf16"), tuple(EXTENSIONS))
 #: Threads of a worker. Only whether there are several decides which kernels it needs.
 _THREADS: Final = (1, 2)
 
 
 def usual_targets() -> Iterator[Target]:
-    """Yield the targets: each level, the last one also with extensions: processors with one have those before it."""
+    """Yield the targets: each level, the last one also with extensions: processors with some have those before them."""
     for level in LEVELS:
         yield Target("cpu", "native", (("isa", level),))
-    for count in range(1, len(EXTENSIONS) + 1):
-        chosen = tuple(EXTENSIONS)[:count]
+    for chosen in _EXTENSIONS:
         yield Target("cpu", "native", (("isa", LEVELS[-1]), ("extensions", " ".join(chosen))))
 
 

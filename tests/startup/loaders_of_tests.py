@@ -65,6 +65,11 @@ class PretendingLoader(ChangingLoader):
 
         vars(cpu_flags)["of_this_host"] = names["cpu_flags"]
         names["cpu_flags"] = cpu_flags
+        if any(name.startswith("amx_") for name in extensions):
+            names["may_use_tiles"] = lambda: True
+            from tests.workers.kernels.native.tile_emulator import emulate_tiles
+
+            emulate_tiles()
 
 
 class NumbaLoader(ChangingLoader):

@@ -8,6 +8,8 @@ import pytest
 
 from poolrt.workers.engines.target import EXTENSIONS, ISA_LEVELS, Target, host_isa
 
+from .kernels.native.tile_emulator import TILE_FLAGS, can_be_emulated, emulate_tiles
+
 #: The levels whose code is tested, weakest first: without FMA, with 256-bit and with 512-bit registers.
 LEVELS: Final = ("x86-64-v2", "x86-64-v3", "x86-64-v4")
 #: All that a processor can have.
@@ -25,5 +27,9 @@ def target_of(instructions: str) -> Target:
     order = list(ISA_LEVELS)
     if order.index(level) > order.index(host_isa()) and (level != LEVELS[-1] or host_isa() != LEVELS[-2]):
         pytest.skip(f"this host has only {host_isa()}")
+    if TILE_FLAGS & {*extensions}:
+        if not can_be_emulated():
+            pytest.skip("tiles are emulated by a program that needs gcc")
+        emulate_tiles()
     device = (("isa", level), ("extensions", " ".join(extensions)))
     return Target("cpu", "native", device[: 1 + bool(extensions)])

@@ -14,7 +14,18 @@ ISA_LEVELS: Final[dict[str, frozenset[str]]] = {
 }
 
 #: Extension of the last level, named as in /proc/cpuinfo -> LLVM's name of it. Only implementations that ask for one get it.
-EXTENSIONS: Final[dict[str, str]] = {"avx512_vnni": "avx512vnni", "avx512_bf16": "avx512bf16"}
+EXTENSIONS: Final[dict[str, str]] = {
+    "avx512_vnni": "avx512vnni",
+    "avx512_bf16": "avx512bf16",
+    "amx_bf16": "amx-bf16",
+    "amx_int8": "amx-int8",
+}
+
+
+#: Numbers of the system call that asks for a state component, and of the component that tiles are.
+_ARCH_PRCTL: Final = 158
+_ARCH_REQ_XCOMP_PERM: Final = 0x1023
+_TILE_DATA: Final = 18
 
 
 def host_isa(flags: frozenset[str] | None = None) -> str:
@@ -28,6 +39,28 @@ def host_isa(flags: frozenset[str] | None = None) -> str:
     if found is None:
         raise RuntimeError("poolrt's native kernels need an x86-64 processor; /proc/cpuinfo lists no sse2")
     return found
+
+
+def host_extensions(flags: frozenset[str]) -> tuple[str, ...]:
+    """Return the extensions of the last level that code may use on a host with ``flags``.
+
+    Those of AMX need the system's consent, once a process.
+    """
+    return tuple(e for e in EXTENSIONS if e in flags and (not e.startswith("amx_") or may_use_tiles()))
+
+
+@lru_cache(maxsize=1)
+def may_use_tiles() -> bool:
+    """Ask the system for the use of AMX's tiles in this process and its children by fork; return whether it consents.
+
+    Linux refuses if it does not keep tiles for threads (XCR0, before Linux 5.16), or if a thread has too small a stack for
+    signals.
+    """
+    import ctypes
+
+    call = ctypes.CDLL(None, use_errno=True).syscall
+    number, request, component = (ctypes.c_long(n) for n in (_ARCH_PRCTL, _ARCH_REQ_XCOMP_PERM, _TILE_DATA))
+    return int(call(number, request, component)) == 0
 
 
 @lru_cache(maxsize=1)

@@ -7,7 +7,7 @@ from typing import Any
 
 from poolrt.cachestore.deferred_dataclass import dataclass, field, replace
 
-from .isa import EXTENSIONS, ISA_LEVELS, cpu_flags, host_isa
+from .isa import EXTENSIONS, ISA_LEVELS, cpu_flags, host_extensions, host_isa
 
 __all__ = ["EXTENSIONS", "ISA_LEVELS", "Target", "cpu_target", "host_isa"]
 
@@ -99,7 +99,7 @@ def cpu_target(max_isa: str | None = None) -> Target:
             raise ValueError(f"unknown ISA level {max_isa!r}; known: {', '.join(order)}")
         level = min(level, max_isa, key=order.index)
     has_all = max_isa is None and level == list(ISA_LEVELS)[-1]
-    return Target("cpu", "native", _device(level, [e for e in EXTENSIONS if has_all and e in flags]))
+    return Target("cpu", "native", _device(level, [*host_extensions(flags)] if has_all else []))
 
 
 @lru_cache(maxsize=256)

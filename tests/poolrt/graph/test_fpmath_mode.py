@@ -55,7 +55,7 @@ def test_constants_of_products_are_rounded_once_if_mode_and_processor_allow_it(m
     found = lowered(network(mode), EVERYTHING)
     rounds = mode in ("bf16", "any")
     for name in ("by constant", "inner"):
-        assert found[name].impl_name() == ("native:packed_bf16" if rounds else "native:tiles")
+        assert found[name].impl_name() == ("native:amx_bf16" if rounds else "native:tiles")
         assert found[name].memories()[Arg.WEIGHTS].dtype == ("bf16" if rounds else "f32")
         assert found[name].memories()[Arg.DST].dtype == "f32"
     assert found["by input"].memories()[Arg.WEIGHTS].dtype == "f32"

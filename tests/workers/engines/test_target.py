@@ -7,6 +7,7 @@ import itertools
 import pytest
 
 from poolrt.workers.desc.codec import decode, encode
+from poolrt.workers.engines.isa import cpu_flags, host_extensions, may_use_tiles
 from poolrt.workers.engines.target import EXTENSIONS, ISA_LEVELS, Target, cpu_target, host_isa
 
 LEVELS = list(ISA_LEVELS)
@@ -42,6 +43,16 @@ def test_code_runs_on_a_host_that_has_each_feature_it_was_made_for() -> None:
             have[target(LEVELS[-1], some)] = features(LEVELS[-1]) | {*some}
     for host, needed in itertools.product(have, have):
         assert host.serves(needed) == (have[needed] <= have[host]), (host, needed)
+
+
+def test_extensions_of_tiles_need_the_consent_of_the_system() -> None:
+    # Given a processor that lists all extensions
+    found = host_extensions(frozenset(EXTENSIONS))
+    # Then those of AMX are there if the system lets this process use tiles, which it does not without the processor's
+    without = tuple(name for name in EXTENSIONS if not name.startswith("amx_"))
+    assert found == (tuple(EXTENSIONS) if may_use_tiles() else without)
+    assert may_use_tiles() <= ("amx_tile" in cpu_flags())
+    assert host_extensions(frozenset({"avx512_bf16"})) == ("avx512_bf16",)
 
 
 def test_code_for_a_device_runs_only_on_such_a_device() -> None:

@@ -98,7 +98,8 @@ def page() -> str:
 
 def _section(engine: str, target: Target) -> str:
     titles = {
-        "cpu": "On x86-64-v4 with VNNI and BF16; lower levels have all of these except those that end with `_vnni` or `_bf16`.",
+        "cpu": "On x86-64-v4 with VNNI, BF16 and AMX; processors without these have all except those that end with `_vnni`, "
+        "`_bf16` or `_amx`.",
         "opencl": "On PoCL; a device without double precision has no f64, s64 and u64.",
     }
     head = (f"\n## {engine}\n", f"{titles[engine]}\n", "| operation | propagation | data types | implementations |")

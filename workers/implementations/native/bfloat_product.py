@@ -1,4 +1,4 @@
-"""Matmul and inner product of bf16 by the dot-product instruction of AVX-512 BF16; constant weights are packed once.
+"""Matmul and inner product of bf16 by the instructions of AMX or AVX-512 BF16; constant weights are packed once.
 
 Factors of f32 are rounded to bf16 first if the attribute `fpmath_mode` allows it; weights left open are then bf16.
 """
@@ -15,6 +15,7 @@ from ...engines.target import Target
 from ...kernels.spec import KernelSpec
 from ..inference import refuse_beyond_inference
 from ..program import LaunchArgument, Program
+from .amx_products import BFLOATS, cut_groups, tile_height
 from .convolution_chain import bounds
 from .convolution_tiles import output_blocks, tile_positions
 from .nest_builder import NestBuilder
@@ -27,6 +28,8 @@ _RESULTS: Final = ("bf16", "f32")
 _ROUNDING: Final = ("bf16", "any")
 #: Least rows for which weights of f32 in a given layout are rounded in every execution.
 _WORTH_ROUNDING: Final = 32
+#: Work by tiles is cut into at least so many items if it can be, which threads share evenly.
+_ITEMS: Final = 8
 
 
 class _BFloatProduct:
@@ -35,12 +38,12 @@ class _BFloatProduct:
     name = "native:packed_bf16"
     engine_kind = "cpu"
     general = True
-    extensions = ("avx512_bf16",)
+    extensions: tuple[str, ...] = ("avx512_bf16",)
 
     def _refuse_types(self, op: Matmul | InnerProduct, attr: PrimitiveAttr, target: Target) -> str | None:
         """Return why a product is not one of bf16, or None: the first question, as every product of f32 is asked."""
-        if "avx512_bf16" not in target.extensions:
-            return "the host has no avx512_bf16"
+        if not {*self.extensions} <= {*target.extensions}:
+            return f"the host has no {', '.join(self.extensions)}"
         kinds = ("bf16", "f32") if attr.fpmath_mode in _ROUNDING and op.dst.dtype == "f32" else ("bf16",)
         if op.src.dtype not in kinds or op.weights.dtype not in kinds:
             return f"data types {op.src.dtype} and {op.weights.dtype}; only products of bf16 are supported"
@@ -73,6 +76,22 @@ class _BFloatProduct:
         if rows * columns == 0:
             return Program((), ())
         build = NestBuilder()
+        right: LaunchArgument = ("m", (int(Arg.WEIGHTS), 0))
+        blocked = MemoryDesc(op.weights.dims, "bf16", packed)
+        if op.weights != blocked:
+            to = build.book(blocked.nbytes)
+            build.move(op.weights, blocked, right, to)
+            right = to
+        bias: LaunchArgument = ("m", (int(Arg.BIAS), 0)) if op.bias is not None else ("i", 0)
+        self._multiply(build, op, attr, target, (rows, depth, columns), right, bias)
+        return build.program()
+
+    def _multiply(
+        self, build: NestBuilder, op: Matmul | InnerProduct, attr: PrimitiveAttr, target: Target,
+        sizes: tuple[int, int, int], right: LaunchArgument, bias: LaunchArgument,
+    ) -> None:  # fmt: skip
+        """Add the launches that multiply src by packed weights; ``sizes`` are rows, inputs and columns."""
+        rows, depth, columns = sizes
         positions = tile_positions(target.isa, rows)
         vectors = -(-columns // 16)
         blocks = output_blocks(target.isa, positions, min(max(vectors, 1), 8))
@@ -84,16 +103,9 @@ class _BFloatProduct:
             to = build.book(panels.nbytes)
             build.move(source, panels, left, to)
             left = to
-        right: LaunchArgument = ("m", (int(Arg.WEIGHTS), 0))
-        blocked = MemoryDesc(op.weights.dims, "bf16", packed)
-        if op.weights != blocked:
-            to = build.book(blocked.nbytes)
-            build.move(op.weights, blocked, right, to)
-            right = to
         count = -(-rows // positions)
         strip_panels = max(1, min(count, _STRIP // (pairs * positions * 4)))
         strips = -(-count // strip_panels)
-        bias: LaunchArgument = ("m", (int(Arg.BIAS), 0)) if op.bias is not None else ("i", 0)
         kernel = KernelSpec.of(
             "bfloat_product", positions=positions, blocks=blocks, bias=op.bias.dtype if op.bias is not None else "",
             dst=op.dst.dtype,
@@ -104,7 +116,42 @@ class _BFloatProduct:
             left, right, bias, ("m", (int(Arg.DST), 0)), *(("i", n) for n in numbers), ("f", bound),
         )  # fmt: skip
         build.launch(kernel, args, -(-vectors // blocks) * strips)
-        return build.program()
+
+
+class _AmxBFloatProduct(_BFloatProduct):
+    """The same by tiles of AMX, for weights in the same layouts."""
+
+    name = "native:amx_bf16"
+    extensions = BFLOATS
+
+    def _multiply(
+        self, build: NestBuilder, op: Matmul | InnerProduct, attr: PrimitiveAttr, target: Target,
+        sizes: tuple[int, int, int], right: LaunchArgument, bias: LaunchArgument,
+    ) -> None:  # fmt: skip
+        rows, depth, columns = sizes
+        pairs, vectors, height = -(-depth // 2), -(-columns // 16), tile_height(rows)
+        left: LaunchArgument = ("m", (int(Arg.SRC), 0))
+        if depth % 2 or op.src.dtype != "bf16":
+            whole = MemoryDesc((rows, depth), "bf16", "aB2b")
+            to = build.book(whole.nbytes)
+            build.move(MemoryDesc((rows, depth), op.src.dtype), whole, left, to)
+            left = to
+        groups, products, tail = cut_groups(pairs)
+        # Threads share strips of panels, two by two; the left factor of one stays in the second-level cache.
+        panels = -(-rows // height)
+        most = max(1, _STRIP // (pairs * 4 * height))
+        items = -(-vectors // 2)
+        strip_panels = min(most, -(-panels // -(-_ITEMS // items)))
+        strip_panels = min(panels, strip_panels + strip_panels % 2)
+        strips = -(-panels // strip_panels)
+        kernel = KernelSpec.of("bfloat_amx", bias=op.bias.dtype if op.bias is not None else "", dst=op.dst.dtype)
+        tables = (("t", build.table([0, products])), ("t", build.table([0, 1])))
+        numbers = (rows, columns, pairs, height, strip_panels, strips, pairs * 4, groups, tail)
+        _, bound = bounds(attr)
+        args: tuple[LaunchArgument, ...] = (
+            left, right, bias, ("m", (int(Arg.DST), 0)), *tables, *(("i", n) for n in numbers), ("f", bound),
+        )  # fmt: skip
+        build.launch(kernel, args, items * strips)
 
 
 class NativeBFloatMatmul(_BFloatProduct):
@@ -162,3 +209,11 @@ def _chosen(op: Matmul | InnerProduct, attr: PrimitiveAttr, packed: str) -> Memo
 
 def _row_major(md: MemoryDesc) -> MemoryDesc:
     return md.with_tag("") if md.is_any else md
+
+
+class NativeAmxBFloatMatmul(_AmxBFloatProduct, NativeBFloatMatmul):
+    """`NativeBFloatMatmul` by tiles of AMX."""
+
+
+class NativeAmxBFloatInnerProduct(_AmxBFloatProduct, NativeBFloatInnerProduct):
+    """`NativeBFloatInnerProduct` by tiles of AMX."""

@@ -21,6 +21,7 @@ IMPLEMENTATIONS = (
     NativeGroupedConvolution(),
     NativeGatheredConvolution(),
     NativeIntegerDepthwise(),
+    NativeIntegerConvolution("amx"),
     NativeIntegerConvolution("vnni"),
     NativeIntegerConvolution("pairs"),
     NestedConvolution("cpu"),

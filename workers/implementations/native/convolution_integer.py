@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
 from poolrt.cachestore.deferred_dataclass import replace
@@ -11,6 +12,7 @@ from ...engines.target import Target
 from ...kernels.spec import KernelSpec
 from ..program import LaunchArgument, Program
 from .convolution_window import Window
+from .integer_amx import EXTENSIONS_OF, copied_how, fills_tiles, is_few_with_point, reduce_by_tiles
 from .integer_epilogue import Epilogue, is_exact, points_fit, refuse_attributes, refuse_types
 from .integer_reduce import GROUP, GROUP_BYTES, Outputs, Positions, reduce_integers
 from .nest_builder import NestBuilder
@@ -34,7 +36,7 @@ class NativeIntegerConvolution:
     def __init__(self, how: str) -> None:
         self.name = f"native:integer_{how}"
         self._how = how
-        self.extensions = ("avx512_vnni",) if how == "vnni" else ()
+        self.extensions = EXTENSIONS_OF.get(how, ())
 
     def reject(self, op: Convolution, attr: PrimitiveAttr, target: Target) -> str | None:
         if not set(self.extensions) <= set(target.extensions):
@@ -54,6 +56,11 @@ class NativeIntegerConvolution:
             return f"layouts {op.src.tag}, {op.weights.tag}, {op.dst.tag}; only {last} with {weights} is supported"
         if not points_fit(attr, op.src.dtype):
             return f"a zero point of src that is no {op.src.dtype}"
+        if self._how == "amx":
+            if not fills_tiles(_groups(op)):
+                return "a step has too few neighbouring numbers for a tile"
+            if is_few_with_point(attr, op.dst.dims[0] * math.prod(op.dst.dims[2:])):
+                return "few positions and a zero point of src: the sums of weights cost another pass over these"
         return refuse_attributes(attr, op.bias, op.dst, 1)
 
     def complete(self, op: Convolution, attr: PrimitiveAttr, target: Target) -> Convolution:
@@ -73,6 +80,9 @@ class NativeIntegerConvolution:
         outputs = Outputs(op.dst.dims[0], op.groups, op.dst.dims[1] // op.groups, op.dst, op.bias)
         exact = is_exact(attr, op.bias, op.dst)
         weights: LaunchArgument = ("m", (int(Arg.WEIGHTS), 0))
+        if self._how == "amx":
+            reduce_by_tiles(build, src, op.src.dtype, weights, positions, outputs, epilogue, exact)
+            return build.program()
         reduce_integers(build, target.isa, self._how, src, weights, shift, positions, outputs, epilogue, exact)
         return build.program()
 
@@ -86,7 +96,8 @@ class NativeIntegerConvolution:
         signed = op.src.dtype == "s8"
         source: LaunchArgument = ("m", (int(Arg.SRC), 0))
         shift = 128 if signed and self._how == "vnni" else 0
-        plain = self._how == "vnni" and not signed and padded == inputs and op.src.tag == _channels_last(op.src.ndims)
+        is_as_given = self._how == "amx" or (self._how == "vnni" and not signed)
+        plain = is_as_given and padded == inputs and op.src.tag == _channels_last(op.src.ndims)
         stride = window.stride
         width = GROUP_BYTES // size
         pixel = op.groups * padded * width
@@ -102,7 +113,7 @@ class NativeIntegerConvolution:
                 rows, columns, *step, *window.pad, op.groups, inputs, padded,
             )  # fmt: skip
             to = build.book(op.src.dims[0] * area * pixel)
-            kernel = KernelSpec.of("integer_copy", how=self._how, signed=signed)
+            kernel = KernelSpec.of("integer_copy", how=copied_how(self._how, signed), signed=signed)
             build.launch(kernel, (source, to, point, *(("i", n) for n in sizes)), op.src.dims[0] * rows)
             source = to
         steps = _steps(op, window, columns, pixel, padded * width)
@@ -122,9 +133,20 @@ def _steps(op: Convolution, window: Window, columns: int, pixel: int, group: int
     """Return what a position adds up: a row of the kernel at once if its numbers are neighbours, else tap by tap."""
     height, width = window.kernel
     down, across = window.dilation[0] * columns * pixel, window.dilation[1] * pixel
-    if op.groups == 1 and (window.dilation[1] == 1 or width == 1):
+    if _joins_row(op, window):
         return [(kh * down, width * group // GROUP_BYTES) for kh in range(height)]
     return [(kh * down + kw * across, group // GROUP_BYTES) for kh in range(height) for kw in range(width)]
+
+
+def _joins_row(op: Convolution, window: Window) -> bool:
+    """Return whether the numbers of a row of the kernel are neighbours."""
+    return op.groups == 1 and (window.dilation[1] == 1 or window.kernel[1] == 1)
+
+
+def _groups(op: Convolution) -> int:
+    """Return the groups of four numbers that a step adds up."""
+    window = Window.of(op)
+    return -(-op.weights.dims[1] // 4) * (window.kernel[1] if _joins_row(op, window) else 1)
 
 
 def _channels_last(ndims: int) -> str:

@@ -8,7 +8,7 @@ from ...desc import InnerProduct, MemoryDesc, PrimitiveAttr
 from ...engines.target import Target
 from ..contract import Implementation
 from ..program import Program
-from .bfloat_product import NativeBFloatInnerProduct
+from .bfloat_product import NativeAmxBFloatInnerProduct, NativeBFloatInnerProduct
 from .blocks import refuse
 from .convolution_chain import refuse_bounded
 from .product import Shape, describe, has_few_columns
@@ -51,7 +51,7 @@ class NativeInnerProduct:
 
 
 # First: with an fpmath mode, bfloat16 takes products of f32 too.
-IMPLEMENTATIONS = (NativeBFloatInnerProduct(), NativeInnerProduct())
+IMPLEMENTATIONS = (NativeAmxBFloatInnerProduct(), NativeBFloatInnerProduct(), NativeInnerProduct())
 
 
 def find_further_implementations() -> tuple[Implementation[InnerProduct], ...]:
@@ -60,5 +60,5 @@ def find_further_implementations() -> tuple[Implementation[InnerProduct], ...]:
     from .integer_packed import NativePackedInnerProduct
     from .narrow_matmul import NativeNarrowInnerProduct
 
-    packed = NativePackedInnerProduct("vnni"), NativePackedInnerProduct("pairs")
+    packed = tuple(NativePackedInnerProduct(how) for how in ("amx", "vnni", "pairs"))
     return (NativeNarrowInnerProduct(), *packed, NestedInnerProduct("cpu"))

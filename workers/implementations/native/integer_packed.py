@@ -10,6 +10,7 @@ from ...desc import Arg, InnerProduct, Matmul, MemoryDesc, PrimitiveAttr
 from ...engines.target import Target
 from ...kernels.spec import KernelSpec
 from ..program import LaunchArgument, Program
+from .integer_amx import EXTENSIONS_OF, copied_how, is_few_with_point, reduce_by_tiles
 from .integer_epilogue import Epilogue, is_exact, points_fit, refuse_attributes, refuse_types
 from .integer_reduce import GROUP, GROUP_BYTES, Outputs, Positions, reduce_integers
 from .nest_builder import NestBuilder
@@ -24,7 +25,7 @@ class _PackedProduct:
     def __init__(self, how: str) -> None:
         self.name = f"native:packed_{how}"
         self._how = how
-        self.extensions = ("avx512_vnni",) if how == "vnni" else ()
+        self.extensions = EXTENSIONS_OF.get(how, ())
 
     def _refuse(
         self, op: Matmul | InnerProduct, attr: PrimitiveAttr, target: Target, packed: str, output: int
@@ -32,8 +33,8 @@ class _PackedProduct:
         """Return why a product with all layouts chosen is not supported, or None."""
         if not set(self.extensions) <= set(target.extensions):
             return f"the host has no {', '.join(self.extensions)}"
-        # Numbers of 16 bits hold both; an instruction of VNNI has signed ones on the right.
-        right = ("s8",) if self._how == "vnni" else ("s8", "u8")
+        # Numbers of 16 bits hold both; the other instructions have signed ones on the right.
+        right = ("s8", "u8") if self._how == "pairs" else ("s8",)
         if why := refuse_types(op.src, op.weights, op.bias, op.dst, right):
             return why
         if op.src.layout.blocks or op.src.repeats or (op.src.ndims > 2 and not op.src.is_plain) or not op.dst.is_plain:
@@ -44,6 +45,8 @@ class _PackedProduct:
             return f"weights {op.weights}; only {packed} and layouts without blocks are supported"
         if not points_fit(attr, op.src.dtype):
             return f"a zero point of src that is no {op.src.dtype}"
+        if self._how == "amx" and is_few_with_point(attr, math.prod(op.dst.dims[:-1])):
+            return "few rows and a zero point of src: the sums of weights cost another pass over these"
         return refuse_attributes(attr, op.bias, op.dst, output)
 
     def _describe(
@@ -62,10 +65,10 @@ class _PackedProduct:
         row, step = (depth, 1) if op.src.ndims > 2 else op.src.outer_strides()
         source: LaunchArgument = ("m", (int(Arg.SRC), 0))
         signed = op.src.dtype == "s8"
-        if self._how != "vnni" or signed or padded != depth or step != 1:
+        if self._how == "pairs" or (signed and self._how == "vnni") or padded != depth or step != 1:
             to = build.book(rows * line)
             numbers = (rows, 1, 0, step, row, 0, rows, 1, 1, 1, 0, 0, 1, depth, padded)
-            kernel = KernelSpec.of("integer_copy", how=self._how, signed=signed)
+            kernel = KernelSpec.of("integer_copy", how=copied_how(self._how, signed), signed=signed)
             build.launch(kernel, (source, to, epilogue.point(Arg.SRC), *(("i", n) for n in numbers)), rows)
             source, row = to, line
         weights: LaunchArgument = ("m", (int(Arg.WEIGHTS), 0))
@@ -73,12 +76,16 @@ class _PackedProduct:
             to = build.book(-(-outputs // 16) * 16 * padded)
             along = (op.weights.outer_strides()[dim] for dim in sizes)
             arguments = (weights, to, *(("i", n) for n in (depth, outputs, *along)))
-            build.launch(KernelSpec.of("integer_weights", how=self._how), arguments, -(-outputs // 16))
+            how = "vnni" if self._how == "amx" else self._how
+            build.launch(KernelSpec.of("integer_weights", how=how), arguments, -(-outputs // 16))
             weights = to
         positions = Positions(1, rows, 0, row, rows * row, 0, [(0, padded // group)])
-        shift = 128 if signed and self._how == "vnni" else 0
         result = Outputs(1, 1, outputs, op.dst, op.bias)
         exact = is_exact(attr, op.bias, op.dst)
+        if self._how == "amx":
+            reduce_by_tiles(build, source, op.src.dtype, weights, positions, result, epilogue, exact)
+            return build.program()
+        shift = 128 if signed and self._how == "vnni" else 0
         kind = op.weights.dtype
         reduce_integers(build, target.isa, self._how, source, weights, shift, positions, result, epilogue, exact, kind)
         return build.program()

@@ -14,7 +14,7 @@ from .integer_epilogue import NONE, Epilogue
 from .nest_builder import NestBuilder
 
 #: Numbers that one instruction adds up for an output, by how it multiplies: the last block of packed weights.
-GROUP = {"vnni": 4, "pairs": 2}
+GROUP = {"amx": 4, "vnni": 4, "pairs": 2}
 #: Bytes of such a group in src.
 GROUP_BYTES = 4
 #: Most tiles, and most positions of one, that add up weights themselves: less work than a pass over all weights, and registers.
@@ -58,11 +58,7 @@ def reduce_integers(
     blocks = -(-channels // 16)
     count = sum(number for _, number in positions.steps)
     weight_block = count * 16 * GROUP[how]
-    terms, factors, offsets = (build.book(groups * blocks * 64) for _ in range(3))
-    bias: LaunchArgument = ("m", (int(Arg.BIAS), 0)) if outputs.bias is not None else NONE
-    src_scale, weight_scales, dst_scale = (epilogue.scale(arg) for arg in (Arg.SRC, Arg.WEIGHTS, Arg.DST))
-    src_point, dst_point = epilogue.point(Arg.SRC), epilogue.point(Arg.DST)
-    narrow = outputs.dst.dtype in ("u8", "s8")
+    src_point, dst_scale, dst_point = epilogue.point(Arg.SRC), *scaled_place(epilogue, exact)
     tiles = tiling(isa, positions.rows, positions.columns, blocks, _FEW_POSITIONS)
     counts = how == "vnni" and (shift != 0 or src_point != NONE) and outputs.images * len(tiles.places) <= _FEW_TILES
     if counts:
@@ -70,18 +66,7 @@ def reduce_integers(
         tiles = replace(tiles, blocks=output_blocks(isa, sum(tiles.kinds[0]) + 1, blocks))
     else:
         tiles = tiling(isa, positions.rows, positions.columns, blocks)
-    build.launch(
-        KernelSpec.of(
-            "integer_terms", how=how, exact=exact, bias=outputs.bias.dtype if outputs.bias else "", less=how == "pairs",
-            kind=kind,
-        ),
-        (
-            weights, bias, NONE if counts else src_point, NONE if narrow else dst_point, src_scale, weight_scales, dst_scale,
-            terms, factors, offsets,
-            *(("i", n) for n in (count, epilogue.scale_step, blocks, channels, 0 if counts else shift)), ("f", epilogue.added),
-        ),
-        groups * blocks,
-    )  # fmt: skip
+    terms = add_terms(build, how, weights, shift, count, outputs, epilogue, exact, kind, counts)
     passes = -(-blocks // tiles.blocks)
     items = outputs.images * groups
     cut = strips(len(tiles.places), positions.image, blocks * weight_block, passes, items)
@@ -94,8 +79,8 @@ def reduce_integers(
     line, area = groups * channels, positions.rows * positions.columns
     tables = ([v for step in positions.steps for v in step], [v for place in places for v in place], list(cut))
     args: tuple[LaunchArgument, ...] = (
-        src, weights, ("m", (int(Arg.DST), 0)), epilogue.residual, terms, factors, offsets,
-        *((NONE, NONE) if exact else (dst_scale, dst_point)), *(("t", build.table(values)) for values in tables),
+        src, weights, ("m", (int(Arg.DST), 0)), epilogue.residual, *terms, dst_scale, dst_point,
+        *(("t", build.table(values)) for values in tables),
         *(
             ("i", n)
             for n in (
@@ -111,3 +96,40 @@ def reduce_integers(
         exact=exact, part=channels % 16 != 0, kind=kind, counts=counts,
     )  # fmt: skip
     build.launch(kernel, args, outputs.images * groups * (len(cut) - 1) * passes)
+
+
+def add_terms(
+    build: NestBuilder, how: str, weights: LaunchArgument, shift: int, count: int, outputs: Outputs, epilogue: Epilogue,
+    exact: bool, kind: str, counts: bool = False,
+) -> list[LaunchArgument]:  # fmt: skip
+    """Add the launch that computes terms, factors and offsets of each output, and return their places.
+
+    ``count`` is the groups of weights of an output. With ``counts``, tiles add up weights themselves.
+    """
+    channels, groups = outputs.channels, outputs.groups
+    blocks = -(-channels // 16)
+    places = [build.book(groups * blocks * 64) for _ in range(3)]
+    bias: LaunchArgument = ("m", (int(Arg.BIAS), 0)) if outputs.bias is not None else NONE
+    points = NONE if counts else epilogue.point(Arg.SRC), NONE if _is_narrow(outputs) else epilogue.point(Arg.DST)
+    scales = (epilogue.scale(arg) for arg in (Arg.SRC, Arg.WEIGHTS, Arg.DST))
+    numbers = (count, epilogue.scale_step, blocks, channels, 0 if counts else shift)
+    kernel = KernelSpec.of(
+        "integer_terms",
+        how=how,
+        exact=exact,
+        bias=outputs.bias.dtype if outputs.bias else "",
+        less=how == "pairs",
+        kind=kind,
+    )
+    args = (weights, bias, *points, *scales, *places, *(("i", n) for n in numbers), ("f", epilogue.added))
+    build.launch(kernel, args, groups * blocks)
+    return places
+
+
+def scaled_place(epilogue: Epilogue, exact: bool) -> tuple[LaunchArgument, LaunchArgument]:
+    """Return the places of scale and zero point of dst that a tile needs, which sums that are the results do not have."""
+    return (NONE, NONE) if exact else (epilogue.scale(Arg.DST), epilogue.point(Arg.DST))
+
+
+def _is_narrow(outputs: Outputs) -> bool:
+    return outputs.dst.dtype in ("u8", "s8")

@@ -9,7 +9,7 @@ from ...engines.target import Target
 from ..contract import Implementation
 from ..inference import refuse_beyond_inference
 from ..program import Program
-from .bfloat_product import NativeBFloatMatmul
+from .bfloat_product import NativeAmxBFloatMatmul, NativeBFloatMatmul
 from .blocks import refuse
 from .convolution_chain import refuse_bounded
 from .product import Shape, describe, has_few_columns, packed_tag, refuse_left, transposed_tag
@@ -63,7 +63,7 @@ def _without_strides(md: MemoryDesc) -> MemoryDesc:
 
 
 # First: with an fpmath mode, bfloat16 takes products of f32 too.
-IMPLEMENTATIONS = (NativeBFloatMatmul(), NativeMatmul())
+IMPLEMENTATIONS = (NativeAmxBFloatMatmul(), NativeBFloatMatmul(), NativeMatmul())
 
 
 def find_further_implementations() -> tuple[Implementation[Matmul], ...]:
@@ -73,6 +73,6 @@ def find_further_implementations() -> tuple[Implementation[Matmul], ...]:
     from .narrow_matmul import NativeNarrowMatmul
     from .typed_product import NativeTypedMatmul
 
-    packed = NativePackedMatmul("vnni"), NativePackedMatmul("pairs")
+    packed = tuple(NativePackedMatmul(how) for how in ("amx", "vnni", "pairs"))
     integers = NativeIntegerMatmul("vnni"), NativeIntegerMatmul("pairs")
     return (NativeTypedMatmul(), NativeNarrowMatmul(), *packed, *integers)

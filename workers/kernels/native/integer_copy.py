@@ -23,14 +23,14 @@ MOST_POINT: Final = 255
 
 
 def make(isa: str, how: str, signed: bool) -> tuple[Callable[..., None], Any]:
-    """Return the kernel: ``vnni`` shifts signed numbers by 128, ``pairs`` widens to 16 bits.
+    """Return the kernel: ``vnni`` shifts signed numbers by 128, ``pairs`` widens to 16 bits, ``amx`` does neither.
 
     Arguments, strides in bytes: addresses of src, of dst (images, rows, columns, groups, padded channels) and of the zero
     point (s32; 0: none), which padding is filled with; height and width of src, its strides of image, channel, row and
     column; rows and columns of dst, the source rows and columns from one to the next, the padding ``top`` and ``left``;
     groups, channels of a group, and of a padded one. One item of work is a row of dst.
     """
-    wide = 1 if how == "vnni" else 2
+    wide = 2 if how == "pairs" else 1
     least, most = (-128, 127) if signed else (0, 255)
     flips = how == "vnni" and signed
     subtracts = how == "pairs"
@@ -129,7 +129,7 @@ def _make_move(lanes: int, how: str, signed: bool) -> Any:
             if how == "pairs":
                 value = b.sext(value, wide) if signed else b.zext(value, wide)
                 value = b.sub(value, _same(b, a[2], wide))
-            elif signed:
+            elif signed and how == "vnni":
                 value = b.xor(value, ir.Constant(narrow, [128] * lanes))
             b.store(value, pointer(b, a[0], value.type), align=1)
             return context.get_dummy_value()

@@ -71,7 +71,7 @@ class IntegerTile:
     counts: bool = False
 
 
-class _Arguments(NamedTuple):
+class TileArguments(NamedTuple):
     """Arguments of a tile: addresses; distances in bytes; counts in items; numbers of the epilogue."""
 
     T: Value
@@ -98,7 +98,7 @@ class _Arguments(NamedTuple):
 
 
 def make_integer_tile(shape: IntegerTile) -> Any:
-    """Return the intrinsic that computes one tile; its arguments are those of `_Arguments`, in order."""
+    """Return the intrinsic that computes one tile; its arguments are those of `TileArguments`, in order."""
 
     @intrinsic
     def tile(
@@ -107,8 +107,8 @@ def make_integer_tile(shape: IntegerTile) -> Any:
         weight: Any, lower: Any, upper: Any, point: Any, minus: Any,
     ) -> Any:  # fmt: skip
         def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
-            arguments = _Arguments(*a)
-            _emit_stores(b, shape, arguments, _emit_sums(b, shape, arguments))
+            arguments = TileArguments(*a)
+            emit_stores(b, shape, arguments, _emit_sums(b, shape, arguments))
             return context.get_dummy_value()
 
         return types.void(
@@ -118,7 +118,7 @@ def make_integer_tile(shape: IntegerTile) -> Any:
     return tile
 
 
-def _emit_sums(b: Builder, shape: IntegerTile, a: _Arguments) -> list[Value]:
+def _emit_sums(b: Builder, shape: IntegerTile, a: TileArguments) -> list[Value]:
     """Return the sums, position by position, the blocks of one position side by side."""
     blocks = range(shape.blocks)
     row_bytes = WIDTH if shape.how == "vnni" else WIDTH // 2
@@ -181,7 +181,9 @@ def _weights(b: Builder, shape: IntegerTile, address: Value) -> Value:
     return b.bitcast((b.sext if shape.kind == "s8" else b.zext)(narrow, ir.VectorType(I16, 2 * LANES)), VI)
 
 
-def _emit_stores(b: Builder, shape: IntegerTile, a: _Arguments, sums: list[Value]) -> None:
+def emit_stores(b: Builder, shape: IntegerTile, a: TileArguments, sums: list[Value]) -> None:
+    """Store sums, position by position, as the shape says: scaled, with what is added, bounded and rounded."""
+
     def stores(part: bool) -> None:
         masks = [lanes_below(b, b.sub(a.count, I64(LANES * j))) if part else None for j in range(shape.blocks)]
         factors, offsets = (

@@ -18,7 +18,9 @@ from tests.references import numpy_type
 from tests.workers.levels import target_of
 from tests.workers.native_runner import NativeRunner
 
-INSTRUCTIONS = ("x86-64-v2", "x86-64-v3", "x86-64-v4", "x86-64-v4+avx512_bf16")
+INSTRUCTIONS = ("x86-64-v2", "x86-64-v3", "x86-64-v4", "x86-64-v4+avx512_bf16", "x86-64-v4+amx_bf16")
+#: Those whose instructions multiply bf16, and the implementations that use them.
+WITH_BF16 = {"x86-64-v4+avx512_bf16": "native:packed_bf16", "x86-64-v4+amx_bf16": "native:amx_bf16"}
 BF16 = numpy_type("bf16")
 #: The largest relative error of rounding once.
 ROUNDING = {"f32": 2.0**-24, "bf16": 2.0**-8}
@@ -53,7 +55,7 @@ def check(
     pd = primitive_desc(op, RELU if relu else PrimitiveAttr(), target_of(instructions))
     result = native.results(pd, args)[Arg.DST].astype(np.float64)
     # Then products are exact in float32, and each addition and the result are rounded once
-    assert pd.impl_name() == ("native:packed_bf16" if "+" in instructions else "native:narrow_tiles")
+    assert pd.impl_name() == WITH_BF16.get(instructions, "native:narrow_tiles")
     a, b = left.astype(np.float64), right.astype(np.float64)
     c = added.astype(np.float64) if bias else np.zeros(columns)
     want, bound = a @ b + c, (depth + 2) * 2.0**-24 * (np.abs(a) @ np.abs(b) + np.abs(c))
@@ -62,8 +64,9 @@ def check(
     assert (np.abs(result - want) <= bound).all()
 
 
-def test_an_error_is_that_of_sums_in_float32(native: NativeRunner) -> None:
-    check(native, INSTRUCTIONS[-1], (31, 67, 301), transposed=False, dtype="f32", bias=True, relu=False, is_inner=False)
+@pytest.mark.parametrize("instructions", WITH_BF16)
+def test_an_error_is_that_of_sums_in_float32(native: NativeRunner, instructions: str) -> None:
+    check(native, instructions, (31, 67, 301), transposed=False, dtype="f32", bias=True, relu=False, is_inner=False)
 
 
 @pytest.mark.slow
@@ -81,10 +84,13 @@ def test_errors_are_those_of_sums_in_float32(native: NativeRunner, instructions:
     check(native, instructions, **drawn)
 
 
+@pytest.mark.parametrize("instructions", WITH_BF16)
 @pytest.mark.parametrize(("kind", "tag"), [("matmul", "BA16b2a"), ("inner_product", "AB16a2b")])
-def test_weights_left_open_are_pairs_of_inputs_of_16_outputs(native: NativeRunner, kind: str, tag: str) -> None:
+def test_weights_left_open_are_pairs_of_inputs_of_16_outputs(
+    native: NativeRunner, kind: str, tag: str, instructions: str
+) -> None:
     rng = np.random.default_rng(1)
-    target = target_of("x86-64-v4+avx512_bf16")
+    target = target_of(instructions)
     left, right = rng.integers(-4, 5, (15, 33)), rng.integers(-4, 5, (33, 47))
     src, dst = MemoryDesc((15, 33), "bf16"), MemoryDesc((15, 47), "f32")
     if kind == "matmul":
@@ -99,19 +105,21 @@ def test_weights_left_open_are_pairs_of_inputs_of_16_outputs(native: NativeRunne
     np.testing.assert_array_equal(result, left @ right)
 
 
-def test_only_keys_of_products_by_the_instruction_name_it() -> None:
-    target = target_of("x86-64-v4+avx512_bf16")
+@pytest.mark.parametrize("instructions", WITH_BF16)
+def test_only_keys_of_products_by_the_instruction_name_it(instructions: str) -> None:
+    target = target_of(instructions)
     narrow, wide = MemoryDesc((8, 8), "bf16"), MemoryDesc((8, 8), "f32")
     found = primitive_desc(Matmul(narrow, narrow, None, wide), PrimitiveAttr(), target)
-    assert found.target.extensions == ("avx512_bf16",)
+    assert found.target.instructions == instructions
     # A host of the same level without it asks for the same key of a product of f32.
     in_float32 = Matmul(wide, wide, None, wide)
     keys = [primitive_key(primitive_desc(in_float32, PrimitiveAttr(), t)) for t in (target, target_of("x86-64-v4"))]
     assert keys[0] == keys[1]
 
 
-def test_infinities_and_nan_are_as_in_float32(native: NativeRunner) -> None:
-    target = target_of("x86-64-v4+avx512_bf16")
+@pytest.mark.parametrize("instructions", WITH_BF16)
+def test_infinities_and_nan_are_as_in_float32(native: NativeRunner, instructions: str) -> None:
+    target = target_of(instructions)
     md, result = MemoryDesc((1, 1), "bf16"), MemoryDesc((1, 1), "f32")
     pd = primitive_desc(Matmul(md, md, None, result), RELU, target)
     for left, right, want in ((np.inf, 2.0, np.inf), (np.inf, 0.0, np.nan), (np.nan, 1.0, np.nan), (-np.inf, 1.0, 0.0)):
@@ -127,13 +135,13 @@ def test_factors_of_f32_are_rounded_on_request_only(mode: str, opened: bool, is_
     found = primitive_desc(in_float32(40, opened, is_inner), PrimitiveAttr(fpmath_mode=mode), EVERYTHING)
     # Then it is used if the mode allows bf16, and weights left open are bf16
     rounds = mode in ("bf16", "any")
-    assert found.impl_name() == ("native:packed_bf16" if rounds else "native:tiles")
+    assert found.impl_name() == ("native:amx_bf16" if rounds else "native:tiles")
     assert found.memories()[Arg.WEIGHTS].dtype == ("bf16" if rounds and opened else "f32")
     assert found.memories()[Arg.SRC].dtype == found.memories()[Arg.DST].dtype == "f32"
-    assert found.program().kernels[-1].generator == ("bfloat_product" if rounds else "gemm")
+    assert found.program().kernels[-1].generator == ("bfloat_amx" if rounds else "gemm")
     # And few rows are not worth rounding weights in every execution
     few = primitive_desc(in_float32(3, opened, is_inner), PrimitiveAttr(fpmath_mode=mode), EVERYTHING)
-    assert few.impl_name() == ("native:packed_bf16" if rounds and opened else "native:tiles")
+    assert few.impl_name() == ("native:amx_bf16" if rounds and opened else "native:tiles")
 
 
 @pytest.mark.parametrize("mode", FPMATH_MODES)
@@ -151,9 +159,10 @@ def test_without_a_faster_instruction_every_mode_computes_in_f32(native: NativeR
         assert found.tobytes() == strict.tobytes()
 
 
+@pytest.mark.parametrize("instructions", WITH_BF16)
 @pytest.mark.parametrize("opened", [True, False])
-def test_rounded_factors_have_the_error_of_bf16(native: NativeRunner, opened: bool) -> None:
-    target = target_of("x86-64-v4+avx512_bf16")
+def test_rounded_factors_have_the_error_of_bf16(native: NativeRunner, opened: bool, instructions: str) -> None:
+    target = target_of(instructions)
     rng = np.random.default_rng()
     left, right = rng.standard_normal((40, 37), np.float32), rng.standard_normal((37, 50), np.float32)
     for mode in ("bf16", "any"):

@@ -33,6 +33,7 @@ LIMITS = {"u8": (0, 255), "s8": (-128, 127), "s32": (-(2**31), 2**31 - 1)}
 INSTRUCTIONS = [
     *(pytest.param(level, marks=pytest.mark.slow) for level in ("x86-64-v2", "x86-64-v3", "x86-64-v4")),
     "x86-64-v4+avx512_vnni",
+    "x86-64-v4+avx512_vnni+amx_int8",
 ]
 
 
@@ -85,6 +86,13 @@ def sums(shape: Shape, src: Array, weights: Array, point: int) -> Array:
     return np.concatenate(parts, 1)
 
 
+def how_of(instructions: str) -> str:
+    """Return how numbers are multiplied with some instructions."""
+    if "amx" in instructions:
+        return "amx"
+    return "vnni" if "+" in instructions else "pairs"
+
+
 @pytest.mark.parametrize("instructions", INSTRUCTIONS)
 @pytest.mark.parametrize("shape", EACH, ids=str)
 def test_sums_are_exact(native: NativeRunner, shape: Shape, instructions: str) -> None:
@@ -105,12 +113,12 @@ def test_sums_are_exact(native: NativeRunner, shape: Shape, instructions: str) -
         args |= {zero_points_of(item.arg): np.array([point]) for item in points if not item.values}
         got = native.results(pd, args)[Arg.DST]
         # Then it is what 64-bit arithmetic gives
-        how = "vnni" if "+" in instructions else "pairs"
+        how = how_of(instructions)
         assert pd.impl_name() == ("native:depthwise_integer" if shape == DEPTHWISE else f"native:integer_{how}")
         np.testing.assert_array_equal(got, want, f"{dtype} {point}")
 
 
-@pytest.mark.parametrize("instructions", [INSTRUCTIONS[1], INSTRUCTIONS[3]])
+@pytest.mark.parametrize("instructions", [INSTRUCTIONS[1], *INSTRUCTIONS[3:]])
 @pytest.mark.parametrize(
     ("dtype", "result", "added", "bound"),
     [

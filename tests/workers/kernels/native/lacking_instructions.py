@@ -1,6 +1,7 @@
 """A compiler of kernels for instructions that this host lacks, so that it runs them: only what LLVM does with their code differs.
 
-LLVM takes vectors of 512 bits apart for narrower registers; `emulated_instructions` has what it does not.
+LLVM takes vectors of 512 bits apart for narrower registers; `emulated_instructions` has what it does not. Instructions on tiles
+are compiled as they are: `tile_emulator` executes them.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from typing import Any
 from poolrt.workers.engines.isa import cpu_flags
 from poolrt.workers.engines.target import EXTENSIONS, ISA_LEVELS, Target, host_isa
 from poolrt.workers.kernels.spec import KernelSpec
+
+from .tile_emulator import TILE_FLAGS
 
 Compiler = Callable[[KernelSpec, Target], bytes]
 
@@ -51,11 +54,12 @@ def _compile(name: str, code: str, instructions: str) -> bytes:
 
 
 def had(instructions: str) -> list[str]:
-    """Return the level and the extensions among these instructions that this host has."""
+    """Return the level and the extensions among these instructions that this host has, or executes as if it had."""
     level, *extensions = instructions.split("+")
     order, flags = list(ISA_LEVELS), real_flags()
     had = min(level, host_isa(flags), key=order.index)
-    return [had, *(name for name in extensions if name in EXTENSIONS and name in flags and had == order[-1])]
+    known = flags if had == order[-1] else frozenset()
+    return [had, *(name for name in extensions if name in EXTENSIONS and name in known | TILE_FLAGS)]
 
 
 def real_flags() -> frozenset[str]:

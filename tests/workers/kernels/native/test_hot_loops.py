@@ -1,4 +1,4 @@
-"""The machine code of primitives for AVX-512, which any processor can compile: hot loops keep every vector in registers."""
+"""The machine code of primitives for AVX-512 and AMX, which any processor can compile: hot loops keep sums in registers."""
 
 from __future__ import annotations
 
@@ -16,6 +16,10 @@ from poolrt.workers.kernels.native.compiler.codegen import compile_kernel
 from .test_conv import loops_with_multiplications
 
 V4 = "x86-64-v4"
+
+
+#: A loop's instructions on tiles and the others, by the panels of rows and blocks of columns that it multiplies.
+TILE_LOOPS = {(high, wide): {"load": high + wide, "multiply": high * wide} for high in (1, 2) for wide in (1, 2)}
 
 
 def matmul(rows: int, left: str, right: str, result: str) -> OpDesc:
@@ -83,3 +87,39 @@ def test_no_vector_lives_on_the_stack_inside_of_a_loop(op: OpDesc, extension: st
             spilled = [line for line in body if re.search("[xyz]mm", line) and "(%rsp" in line]
             assert not spilled, (spec, len(body), spilled)
     assert found
+
+
+@pytest.mark.skipif(shutil.which("objdump") is None, reason="needs objdump")
+@pytest.mark.parametrize(
+    ("op", "extensions", "name"),
+    [
+        (matmul(64, "bf16", "bf16", "f32"), "amx_bf16", "native:amx_bf16"),
+        (matmul(64, "u8", "s8", "s32"), "avx512_vnni amx_int8", "native:packed_amx"),
+        pytest.param(
+            matmul(64, "s8", "s8", "s32"), "avx512_vnni amx_int8", "native:packed_amx", marks=pytest.mark.slow
+        ),
+        pytest.param(convolution(1), "avx512_vnni amx_int8", "native:integer_amx", marks=pytest.mark.slow),
+    ],
+)
+def test_a_loop_over_tiles_loads_each_factor_once_and_touches_neither_vectors_nor_the_stack(
+    op: OpDesc, extensions: str, name: str, tmp_path: Path
+) -> None:
+    pd = primitive_desc(op, PrimitiveAttr(), Target("cpu", "native", (("isa", V4), ("extensions", extensions))))
+    assert pd.impl_name() == name
+    loops = [
+        body
+        for spec in pd.program().kernels
+        for body in loops_with_multiplications(compile_kernel(spec, pd.target.instructions), tmp_path)
+        if any("tdp" in line for line in body)
+    ]
+    # Two panels of rows by two blocks of columns load four tiles for four products, 16 cycles each; loads take 8.
+    counts = [{"load": joined(body).count("tileload"), "multiply": joined(body).count("tdp")} for body in loops]
+    assert {str(count) for count in counts} == {str(count) for count in TILE_LOOPS.values()}
+    for body, count in zip(loops, counts, strict=True):
+        assert not re.search(r"[xyz]mm\d|%rsp|tilestored|ldtilecfg", joined(body)), body
+        # Addresses of four tiles, two steps, and the loop's end.
+        assert len(body) <= sum(count.values()) + 8, body
+
+
+def joined(lines: list[str]) -> str:
+    return "\n".join(lines)
