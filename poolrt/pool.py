@@ -1,18 +1,19 @@
 """The pool: worker processes that run graphs and functions for this process.
 
-This module imports almost nothing, so that the coordinator starts before anything else is imported.
+This module imports almost nothing, not even `typing`, so that the coordinator starts before anything else is imported.
 """
 
 from __future__ import annotations
 
 from concurrent.futures import Executor
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from concurrent.futures import Future
     from types import TracebackType
+    from typing import Any, ParamSpec, TypeVar, overload
 
     from numpy.typing import ArrayLike, NDArray
 
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
     from .model import Model
     from .priority_view import PriorityView
 
-P = ParamSpec("P")
-T = TypeVar("T")
+    P = ParamSpec("P")
+    T = TypeVar("T")
 
 
 class Pool(Executor):
@@ -93,31 +94,33 @@ class Pool(Executor):
         self._initializer = initializer, initargs
         self._applied: Functions | None = None
 
-    @overload
-    def load(
-        self,
-        graph: Graph | str | os.PathLike[str] | bytes | Any,
-        progress: bool | Callable[[int, int, list[str]], None] | None = None,
-        *,
-        batch: int | None = None,
-        shapes: Mapping[str, Sequence[int]] | None = None,
-        values: Mapping[str, ArrayLike] | None = None,
-        split_batch: bool = False,
-        priority: int = 0,
-    ) -> Model: ...
+    if TYPE_CHECKING:
 
-    @overload
-    def load(
-        self,
-        graph: str | os.PathLike[str] | bytes | Any,
-        progress: bool | Callable[[int, int, list[str]], None] | None = None,
-        *,
-        batch: int | None = None,
-        shapes: Sequence[Mapping[str, Sequence[int]]],
-        values: Mapping[str, ArrayLike] | None = None,
-        split_batch: bool = False,
-        priority: int = 0,
-    ) -> list[Model]: ...
+        @overload
+        def load(
+            self,
+            graph: Graph | str | os.PathLike[str] | bytes | Any,
+            progress: bool | Callable[[int, int, list[str]], None] | None = None,
+            *,
+            batch: int | None = None,
+            shapes: Mapping[str, Sequence[int]] | None = None,
+            values: Mapping[str, ArrayLike] | None = None,
+            split_batch: bool = False,
+            priority: int = 0,
+        ) -> Model: ...
+
+        @overload
+        def load(
+            self,
+            graph: str | os.PathLike[str] | bytes | Any,
+            progress: bool | Callable[[int, int, list[str]], None] | None = None,
+            *,
+            batch: int | None = None,
+            shapes: Sequence[Mapping[str, Sequence[int]]],
+            values: Mapping[str, ArrayLike] | None = None,
+            split_batch: bool = False,
+            priority: int = 0,
+        ) -> list[Model]: ...
 
     def load(
         self,

@@ -1,18 +1,20 @@
 """Start a coordinator for this process, and end it.
 
-Imports almost nothing: the coordinator starts while this process imports the rest of the client.
+Imports almost nothing, `socket` after the start: the coordinator starts while this process imports the rest of the client.
 """
 
 from __future__ import annotations
 
+import _socket
 import os
-import select
-import signal
-import socket
 import sys
 import time
 
 from poolrt.workers.ipc.spawn import module_path, spawn_actions
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import socket
 
 #: Seconds that a coordinator may take to end its processes and exit after its client has disconnected.
 _END_S = 3.0
@@ -51,6 +53,9 @@ class Coordinator:
         """Wait until it exits, which closing the connection makes it do; kill it if it takes too long."""
         if not self.pid or self._owner != os.getpid():
             return  # it has exited, or this process is a fork of the one that started it
+        import select
+        import signal
+
         try:
             pidfd = os.pidfd_open(self.pid)
         except ProcessLookupError:
@@ -86,7 +91,7 @@ def start_coordinator() -> tuple[socket.socket, Coordinator]:
     """
     if not sys.executable:
         raise FileNotFoundError("cannot start a coordinator: sys.executable is empty")
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
     environment = {**os.environ, **module_path()}
     command = [sys.executable, "-P", "-m", "poolrt.coordinator", "3"]
     try:
@@ -96,4 +101,6 @@ def start_coordinator() -> tuple[socket.socket, Coordinator]:
         raise
     finally:
         theirs.close()
-    return ours, Coordinator(pid)
+    import socket
+
+    return socket.socket(_socket.AF_UNIX, _socket.SOCK_SEQPACKET, 0, ours.detach()), Coordinator(pid)

@@ -8,7 +8,6 @@ from importlib import import_module
 from typing import Any, Final, Protocol, runtime_checkable
 
 from poolrt.cachestore.deferred_dataclass import dataclass
-from poolrt.workers.desc.operations.call import MOST_CODE
 
 #: Types of parameters that are no arrays.
 NUMBERS: Final = ("int", "float")
@@ -56,6 +55,8 @@ class OpenClKernel:
     def __post_init__(self) -> None:
         source = import_module("poolrt.workers.kernels.opencl.source")
         source.refuse_includes(self.source)
+        from poolrt.workers.desc.operations.call import MOST_CODE
+
         if len(self.source.encode()) > MOST_CODE:
             raise ValueError(f"the source has {len(self.source.encode())} bytes, more than {MOST_CODE}")
 

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import os
-import socket
 import sys
-from typing import Any
+
+TYPE_CHECKING = False  # a pool's coordinator starts before `typing` and `socket` are imported
+if TYPE_CHECKING:
+    from typing import Any, Protocol
+
+    class _HasDescriptor(Protocol):
+        def fileno(self) -> int: ...
 
 
 def module_path() -> dict[str, str]:
@@ -14,7 +19,7 @@ def module_path() -> dict[str, str]:
     return {"PYTHONPATH": os.pathsep.join(place for place in places if os.pathsep not in place)}
 
 
-def spawn_actions(sock: socket.socket) -> list[tuple[Any, ...]]:
+def spawn_actions(sock: _HasDescriptor) -> list[tuple[Any, ...]]:
     """Return the file actions that give a new process ``sock`` as descriptor 3, no input, and output to standard error.
 
     If this process began without standard error, so does the new one: descriptor 2 may be a file by now.
@@ -28,7 +33,7 @@ def spawn_actions(sock: socket.socket) -> list[tuple[Any, ...]]:
     return [*actions, (os.POSIX_SPAWN_DUP2, 2, 1)]
 
 
-def start_program(module: str, sock: socket.socket, *arguments: str) -> int:
+def start_program(module: str, sock: _HasDescriptor, *arguments: str) -> int:
     """Start a module with ``sock`` as its descriptor 3, which is its first argument; return its process id.
 
     Raises OSError.

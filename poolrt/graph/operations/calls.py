@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import math
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
@@ -10,7 +9,6 @@ from typing import Any, Final
 from numpy.typing import DTypeLike
 
 from poolrt.workers.desc import data_type
-from poolrt.workers.desc.operations.call import MOST_CODE, PIECE
 from poolrt.workers.desc.typed import shorten, to_integer
 
 from ..ir import Attribute
@@ -231,6 +229,10 @@ def _require_none(*given: tuple[str, object]) -> None:
 
 
 def _pieces(code: bytes) -> tuple[str, ...]:
+    import base64
+
+    from poolrt.workers.desc.operations.call import MOST_CODE, PIECE
+
     if len(code) > MOST_CODE:
         raise ValueError(f"kernel: its code has {len(code)} bytes, more than {MOST_CODE}")
     text = base64.b85encode(code).decode()
