@@ -8,7 +8,6 @@ import queue
 import sys
 import threading
 import time
-import traceback
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -251,6 +250,8 @@ class BackgroundThread:
         except (StoreError, OSError) as error:
             failed = PoolError(f"the cache cannot be used: {error}")
         except Exception as error:  # noqa: BLE001 - the error belongs to one client, which gets it
+            import traceback  # it imports what reads sources, 3 ms
+
             traceback.print_exc()  # the client gets the error without its stack
             failed = PoolError(f"internal error: {type(error).__name__}: {error}")
         # Its frames refer to the graph, and one of them to the error: only a collection of garbage would free them.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import pickle
 import sys
-import traceback
 from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -279,6 +278,8 @@ def _not_loaded(error: BaseException) -> tuple[Any, ...]:
 
 
 def _trace() -> str:
+    import traceback  # it imports what reads sources, 3 ms
+
     return sendable(traceback.format_exc()[-_TEXT:])
 
 
