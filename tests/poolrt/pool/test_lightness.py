@@ -55,6 +55,15 @@ def test_client_and_coordinator_import_only_what_they_need(code: str, more: tupl
     assert _heavy(result.stdout.split(), *more) == set()
 
 
+def test_a_coordinator_starts_before_its_client_imports_typing_or_socket() -> None:
+    # Without the modules that a site imports: those of editable installations, and of tests
+    code = "import poolrt.pool, poolrt.connection.launch, sys; print(*sys.modules)"
+    environment = {"PYTHONPATH": str(Path(poolrt.__path__[0]).parent)}
+    run = [sys.executable, "-S", "-c", code]
+    done = subprocess.run(run, capture_output=True, text=True, timeout=BOUND_S, check=True, env=environment)
+    assert {"typing", "socket", "selectors", "signal", "select", "pathlib"} & {*done.stdout.split()} == set()
+
+
 def test_a_pool_says_whether_a_workers_function_has_imported_numba(settings: dict[str, Any]) -> None:
     with poolrt.Pool(workers=1, **settings) as pool:
         pool.submit(len, "abc").result(BOUND_S)
