@@ -13,8 +13,13 @@ from .implementation import NativeImplementation
 from .strided_loops import ITEM_BYTES, StridedLoop, as_table, byte_strides, nested, refuse_blocks, steps
 
 _TYPES: Final = ("f64", "f32", *LIMITS)
-#: Adjacent rows of one item: their elements fill cache lines. The kernel adds up those of neighbouring items together.
+#: Adjacent rows of one item of sums over many bytes: their elements fill cache lines. The kernel adds up those of neighbouring
+#: items together.
 _ROWS: Final = 64
+#: Most of them in an item of sums over fewer bytes. Two threads that write to the same lines of memory, or to lines side by
+#: side, take longer than one there.
+_WHOLE_ROWS: Final = 2048
+_FEW_BYTES: Final = 8 << 20
 
 
 class NativeCumulativeSum(NativeImplementation[CumulativeSum]):
@@ -49,7 +54,7 @@ class NativeCumulativeSum(NativeImplementation[CumulativeSum]):
         chunk = max(1, min(inner.extent, ITEM_BYTES // (size * length)))
         if form == "apart" and inner.steps == (size, size) and inner.extent > 1:
             form = "rows"
-            chunk = min(_ROWS, inner.extent)
+            chunk = min(_WHOLE_ROWS if size * length * inner.extent <= _FEW_BYTES else _ROWS, inner.extent)
         kernel = KernelSpec.of("cumulative_sum", kind=op.dst.dtype, exclusive=op.exclusive, form=form)
         numbers = (len(loops), inner.extent, chunk, *inner.steps, length, *nexts)
         memories: list[LaunchArgument] = [

@@ -64,7 +64,7 @@ def make_rows(kind: str, exclusive: bool) -> tuple[Any, Any, Any]:
     stores the sums or those before as elements, and returns them.
     """
     element, sums = _types(kind)
-    stored, wide = ir.VectorType(element, WIDE_LANES), ir.VectorType(sums, WIDE_LANES)
+    narrow, part, wide = ir.VectorType(element, LANES), ir.VectorType(sums, LANES), ir.VectorType(sums, WIDE_LANES)
     held = VectorType(f"{sums} wide sums", wide, types.float64 if sums == F64 else types.int64)
 
     @intrinsic
@@ -82,9 +82,17 @@ def make_rows(kind: str, exclusive: bool) -> tuple[Any, Any, Any]:
     @intrinsic
     def add(_: Any, sums: Any, source: types.Integer, target: types.Integer) -> Any:
         def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
-            after = _sum(b, a[0], _widened(b, b.load(pointer(b, a[1], stored), align=1), kind, wide))
-            b.store(_cut(b, a[0] if exclusive else after, kind, stored), pointer(b, a[2], stored), align=1)
-            return after
+            halves, nbytes = [], LANES * int(kind[1:]) // 8
+            for half in range(WIDE_LANES // LANES):
+                # Half of a vector is widened from memory, and narrowed to it, without shuffles.
+                lanes = ir.Constant(ir.VectorType(I32, LANES), list(range(half * LANES, half * LANES + LANES)))
+                before = b.shuffle_vector(a[0], a[0], lanes)
+                place, to = (b.add(address, I64(half * nbytes)) for address in a[1:])
+                after = _sum(b, before, _widened(b, b.load(pointer(b, place, narrow), align=1), kind, part))
+                b.store(_cut(b, before if exclusive else after, kind, narrow), pointer(b, to, narrow), align=1)
+                halves.append(after)
+            every = ir.Constant(ir.VectorType(I32, WIDE_LANES), list(range(WIDE_LANES)))
+            return b.shuffle_vector(*halves, every)
 
         return held(held, types.int64, types.int64), emit
 

@@ -10,6 +10,7 @@ import pytest
 from poolrt.workers.desc import Arg, CumulativeSum, MemoryDesc, PrimitiveAttr
 from poolrt.workers.engines.target import cpu_target
 from poolrt.workers.implementations.primitive_desc import UnsupportedPrimitive, primitive_desc
+from poolrt.workers.implementations.program import Launch
 from tests.references import numpy_type
 from tests.references.cumulative_sum import cumulative_sum
 from tests.workers.levels import target_of
@@ -35,12 +36,23 @@ def test_sums_along_any_axis_in_both_directions(native: NativeRunner, isa: str, 
         check(native, (3, 7, 19), dtype, 1, number, ((1000, 100, 5), "cab")[number % 2], isa)
 
 
-@pytest.mark.parametrize(("dims", "axis"), [((9, 200), 0), ((2, 5, 1100), 1), ((6, 3, 65), 0), ((3, 1, 2, 77), 0)])
+@pytest.mark.parametrize(("dims", "axis"), [((9, 200), 0), ((2, 5, 2100), 1), ((6, 3, 65), 0), ((3, 1, 2, 77), 0)])
 def test_rows_are_added_up_in_pieces_of_any_width(
     native: NativeRunner, isa: str, dims: tuple[int, ...], axis: int
 ) -> None:
     number = np.random.default_rng().integers(4)
     check(native, dims, "f32", axis, int(number), "", isa)
+
+
+@pytest.mark.parametrize(("dims", "items"), [((9, 2000), 1), ((9, 2100), 2), ((3, 9, 300), 3), ((8200, 257), 5)])
+def test_rows_of_many_bytes_are_divided_and_others_are_not(
+    native: NativeRunner, dims: tuple[int, ...], items: int
+) -> None:
+    md, axis = MemoryDesc(dims, "f32"), len(dims) - 2
+    pd = primitive_desc(CumulativeSum(md, md, axis), PrimitiveAttr(), cpu_target())
+    assert [launch.work for launch in pd.program().launches if isinstance(launch, Launch)] == [items]
+    given = np.random.default_rng().integers(-3, 3, dims).astype(np.float32)
+    np.testing.assert_array_equal(native.results(pd, {Arg.SRC: given})[Arg.DST], np.cumsum(given, axis))
 
 
 @pytest.mark.slow
