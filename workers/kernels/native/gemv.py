@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from .compiler import types
-from .gemv_sums import add_rows, sum_columns, sum_packed, sum_rows
+from .gemv_sums import add_rows, sum_columns, sum_packed, sum_part, sum_rows
 from .vec import iload, vadd, vload, vload_part, vmax, vset, vstore, vstore_part
 
 #: ISA level -> sums at once, each of them a vector: they fill half of the registers at most.
@@ -19,6 +19,10 @@ _ROWS: Final = {"x86-64-v4": 8, "x86-64-v3": 8}
 _VECTORS: Final = {"x86-64-v3": 4}
 #: ISA levels that sum 64 or 128 columns so, if these are all: rows are read in one piece then, however far they reach.
 _WHOLE: Final = ("x86-64-v4",)
+#: Fewer columns than these are summed over all rows by those levels, too, a vector at a time, if the rows are near: few rows, or
+#: rows of one vector.
+_FEW: Final = 64
+_FEW_ROWS: Final = 128
 #: Bytes of rows that are near: they stay in the second-level cache, so that each may be read in several pieces.
 _NEAR: Final = 256 << 10
 #: Most columns of adjacent items in rows that are computed together: rows are read at the speed of memory only if their
@@ -98,7 +102,8 @@ def _packed(sums_at_once: int) -> Callable[..., None]:
 
 def _rows(sums_at_once: int, vectors: int, whole_rows: bool) -> Callable[..., None]:
     several, one = add_rows(sums_at_once), add_rows(1)
-    wide, narrow = sum_rows(vectors or 1), sum_packed(4)
+    wide, narrow, part = sum_rows(vectors or 1), sum_packed(4), sum_part(4)
+    few = _FEW if whole_rows else 0
     of_64, of_128 = sum_rows(4), sum_rows(8)
 
     def compute(
@@ -111,17 +116,19 @@ def _rows(sums_at_once: int, vectors: int, whole_rows: bool) -> Callable[..., No
         if whole_rows and count == 128:
             of_128(left, lane, at, step, K, to)
             return
-        if vectors > 0 and K * step <= _NEAR:
-            whole = count - count % (vectors * 16)
-            for j in range(0, whole, vectors * 16):
-                wide(left, lane, at + j * 4, step, K, to + j * 4)
+        if K * step <= _NEAR and (vectors > 0 or (count < few and (count <= 16 or K <= _FEW_ROWS))):
+            whole = 0
+            if vectors > 0:
+                whole = count - count % (vectors * 16)
+                for j in range(0, whole, vectors * 16):
+                    wide(left, lane, at + j * 4, step, K, to + j * 4)
             for j in range(whole, count - 15, 16):
                 vstore(to + j * 4, narrow(left, lane, at + j * 4, step, K))
             # Nothing behind the last column is read.
-            whole = count - count % 16
-            at += whole * 4
-            to += whole * 4
-            count -= whole
+            whole, rest = count - count % 16, count % 16
+            if rest:
+                vstore_part(to + whole * 4, part(left, lane, at + whole * 4, step, K, rest), rest)
+            return
         for j in range(0, count, 16):
             vstore_part(to + j * 4, vset(np.float32(0)), min(16, count - j))
         for k in range(0, K - sums_at_once + 1, sums_at_once):

@@ -40,27 +40,46 @@ def sum_packed(count: int) -> Any:
     @intrinsic
     def total(_: Any, left: Any, lane: Any, right: Any, step: Any, K: Any) -> Any:
         def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
-            left, lane, right, step, K = a
-
-            def add(k: Value, sums: Sequence[Value]) -> list[Value]:
-                row, weights = b.add(left, b.mul(k, lane)), b.add(right, b.mul(k, step))
-                found = []
-                for number, value in enumerate(sums):
-                    factor = spread(b, b.add(row, b.mul(lane, I64(number))))
-                    found.append(fma(b, factor, load(b, b.add(weights, b.mul(step, I64(number)))), value))
-                return found
-
-            whole = b.mul(b.sdiv(K, I64(count)), I64(count))
-            sums = carry(b, I64(0), whole, count, [constant(0.0)] * count, add)
-            (first,) = carry(b, whole, K, 1, [sums[0]], add)
-            sums = [first, *sums[1:]]
-            while len(sums) > 1:
-                sums = [b.fadd(x, y) for x, y in zip(sums[::2], sums[1::2], strict=True)]
-            return sums[0]
+            return _sum_vectors(b, count, a, lambda address: load(b, address))
 
         return vector(*[types.int64] * 5), emit
 
     return total
+
+
+def sum_part(count: int) -> Any:
+    """Return the intrinsic of `sum_packed` for fewer columns, whose number is one more argument; others are not read."""
+
+    @intrinsic
+    def total(_: Any, left: Any, lane: Any, right: Any, step: Any, K: Any, columns: Any) -> Any:
+        def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
+            mask = lanes_below(b, a[5])
+            return _sum_vectors(b, count, a[:5], lambda address: _masked(b, address, mask))
+
+        return vector(*[types.int64] * 6), emit
+
+    return total
+
+
+def _sum_vectors(b: Builder, count: int, a: Sequence[Value], load_row: Callable[[Value], Value]) -> Value:
+    """Emit the sum of products of inputs and vectors of weights, ``count`` at a time; the arguments are `sum_packed`'s."""
+    left, lane, right, step, K = a
+
+    def add(k: Value, sums: Sequence[Value]) -> list[Value]:
+        row, weights = b.add(left, b.mul(k, lane)), b.add(right, b.mul(k, step))
+        found = []
+        for number, value in enumerate(sums):
+            factor = spread(b, b.add(row, b.mul(lane, I64(number))))
+            found.append(fma(b, factor, load_row(b.add(weights, b.mul(step, I64(number)))), value))
+        return found
+
+    whole = b.mul(b.sdiv(K, I64(count)), I64(count))
+    sums = carry(b, I64(0), whole, count, [constant(0.0)] * count, add)
+    (first,) = carry(b, whole, K, 1, [sums[0]], add)
+    sums = [first, *sums[1:]]
+    while len(sums) > 1:
+        sums = [b.fadd(x, y) for x, y in zip(sums[::2], sums[1::2], strict=True)]
+    return sums[0]
 
 
 def add_rows(count: int) -> Any:
