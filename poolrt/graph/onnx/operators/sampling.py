@@ -12,12 +12,14 @@ from ..call import NodeCall, Operator
 from ..tensors import Operand, Tensors, dtype_of, shape_of
 
 _MODES: Final = {"linear": "linear", "bilinear": "linear", "nearest": "nearest", "cubic": "cubic", "bicubic": "cubic"}
+#: So few channels are gathered one after the other, as planes: the more neighbours have weights, the fewer.
+_FEW_CHANNELS: Final = {"nearest": 16, "linear": 8, "cubic": 4}
 #: The slope of the cubic function one element away.
 _CUBIC: Final = -0.75
 
 
 def grid_sample(call: NodeCall) -> Operand:
-    """Add up the neighbours of each place, times their weights; they are rows of channels of the image."""
+    """Add up the neighbours of each place, times their weights; many channels of an image are rows, a few are planes."""
     source, grid, m = call.real(0), call.real(1), call.math
     sizes, places = shape_of(source), shape_of(grid)
     count = len(sizes) - 2
@@ -40,11 +42,31 @@ def grid_sample(call: NodeCall) -> Operand:
         if padding != "zeros" and _MODES[mode] != "cubic":
             place = _inside(m, place, size, padding, corners)
         taps.append(neighbours(m, place, size, _MODES[mode], padding, corners))
-    images = np.arange(sizes[0], dtype=np.int64).reshape(-1, 1)
+    are_planes = sizes[1] <= _FEW_CHANNELS[_MODES[mode]] and dtype in ("float32", "float64")
+    images = np.arange(sizes[0], dtype=np.int64).reshape(-1, 1) * (sizes[1] if are_planes else 1)
     index, weight = join_neighbours(m, images, taps, sizes[2:])
+    if are_planes:
+        return m.reshape(_weigh_planes(m, source, index, weight), (sizes[0], sizes[1], *places[1:-1]))
     index, weight = (m.transpose(each, (1, 2, 0)) for each in (index, weight))
     result = m.transpose(weigh_rows(m, channel_rows(m, source, 1), index, weight), (0, 2, 1))
     return m.reshape(m.cast(result, dtype), (sizes[0], sizes[1], *places[1:-1]))
+
+
+def _weigh_planes(m: Tensors, source: Operand, place: Operand, weight: Operand) -> Operand:
+    """Return sums of elements of images at places (neighbours, images, places) times their weights, for each channel.
+
+    Places are elements of the first channels, whose planes are in the order of memory.
+    """
+    _, channels, *sizes = shape_of(source)
+    plane, total = math.prod(sizes), math.prod(shape_of(source))
+    flat, factors = m.reshape(source, (total,)), m.cast(weight, dtype_of(source))
+    found = []
+    for channel in range(channels):
+        rest = m.slice(flat, [channel * plane], [total], [0], [1]) if channel else flat
+        parts = m.binary(m.take(rest, place, 0), factors, "mul")
+        found.append(m.reduce(parts, "sum", (0,), True))
+    joined = m.concat(found, 0) if channels > 1 else found[0]
+    return m.transpose(joined, (1, 0, 2))
 
 
 def weigh_rows(m: Tensors, rows: Operand, place: Operand, weight: Operand) -> Operand:
