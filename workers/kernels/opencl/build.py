@@ -5,14 +5,19 @@ compiled by then. So every declared variant is enqueued here, on the smallest pr
 size 1, scratch memory), before the binary is taken; else each consumer would compile again. Small grids go first: after
 a large one PoCL reuses its code and never makes the small variant. Other drivers' binaries are complete anyway.
 
+PoCL also compiles each kernel for work-groups of any size when a binary is taken, which takes as long as a declared variant.
+No launch uses that, so a declared variant is put in its place.
+
 Binaries are compressed, to about half: an entry is hashed each time it is read. pyopencl's own cache is bypassed: it
 takes locks that are never recovered and reads pickles.
 """
 
 from __future__ import annotations
 
+import os
 import warnings
 import zlib
+from contextlib import suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
@@ -28,6 +33,9 @@ if TYPE_CHECKING:
 BUILD_OPTIONS: Final = ("-cl-std=CL1.2", "-cl-kernel-arg-info", "-w")
 #: Grid class -> work-items along the first dimension, in groups or more; PoCL's limit is between 65472 and 65536.
 GRIDS: Final = {"small": 1, "large": 65536}
+#: In the version of the driver of which this is known; and the folder, in PoCL's cache, of functions for any work-group size.
+_FOR_ANY_SIZE_IS_UNUSED: Final = "PoCL 3.0"
+_ANY_SIZE: Final = "0-0-0"
 #: Bytes of scratch memory: more than any kernel touches for sizes of 1.
 _SCRATCH: Final = 1 << 16
 
@@ -58,6 +66,8 @@ def compile_kernel(spec: KernelSpec, target: Target) -> bytes:
         for global_size, local_size in launch_variants(spec):
             _enqueue(engine, kernel, global_size, local_size, params.get("nbytes"))
         engine.queue.finish()
+        if spec.generator != USER_CALL and _FOR_ANY_SIZE_IS_UNUSED in engine.device.platform.version:
+            _put_in_place_of_any_size(spec.name)
     except cl.Error as error:
         what = params["function"] if spec.generator == USER_CALL else f"{spec.generator} {params}"
         raise KernelBuildError(f"OpenCL kernel {what}: {error}") from error
@@ -79,6 +89,21 @@ def launch_variants(spec: KernelSpec) -> list[tuple[tuple[int, ...], tuple[int, 
             f"kernel {spec.generator}: declare local sizes and grids of {', '.join(GRIDS)}, got {local}, {grids}"
         )
     return [((max(local[0], least), *local[1:]), local) for grid, least in GRIDS.items() if grid in grids]
+
+
+def _put_in_place_of_any_size(kernel: str) -> None:
+    """Put a declared variant where PoCL looks for a kernel's function for any work-group size, in all programs that lack one.
+
+    PoCL finds a launch's variant by the name of its folder. It compiles one that it does not find, if its function for any size
+    is there, too. So what is put here is never called.
+    """
+    for folder in runtime().cache.glob(f"*/*/{kernel}"):
+        place = folder / _ANY_SIZE / f"{kernel}.so"
+        variant = next(folder.glob(f"*/{kernel}.so"), None)
+        if variant is not None and not place.exists():
+            place.parent.mkdir(exist_ok=True)
+            with suppress(FileExistsError):  # another thread's
+                os.link(variant, place)
 
 
 @lru_cache(maxsize=4)

@@ -35,7 +35,7 @@ set_memory(kernel, 2, buffer, 0)
 set_number(kernel, 4, 16, real=False)
 before = len(list(runtime().cache.rglob("*.so")))
 for width in {widths}:
-    cl.enqueue_nd_range_kernel(engine.queue, kernel, (width, 1), (64, 1))
+    cl.enqueue_nd_range_kernel(engine.queue, kernel, (width, 1), ({local}, 1))
 engine.queue.finish()
 result = numpy.empty_like(values)
 cl.enqueue_copy(engine.queue, result, buffer)
@@ -49,7 +49,9 @@ def test_a_binary_holds_every_variant_that_was_declared(device: str, tmp_path: P
     # Given a kernel built for small and large grids
     python(BUILD.format(grids=("small", "large"), path=path))
     # When a process whose first launch is small, and one whose first is large, use both
-    compiled = [python(USE.format(path=path, widths=widths)).strip() for widths in ((64, 131072), (131072, 64))]
+    compiled = [
+        python(USE.format(path=path, widths=widths, local=64)).strip() for widths in ((64, 131072), (131072, 64))
+    ]
     # Then nothing is compiled in either
     assert compiled == ["0", "0"]
 
@@ -59,7 +61,23 @@ def test_an_undeclared_variant_is_what_a_consumer_would_compile(device: str, tmp
     # This is what the test above would miss if it counted wrongly.
     path = str(tmp_path / "binary")
     python(BUILD.format(grids=("small",), path=path))
-    compiled = int(python(USE.format(path=path, widths=(131072,))))
+    compiled = int(python(USE.format(path=path, widths=(131072,), local=64)))
+    assert compiled == (1 if "pthread" in device else 0)
+
+
+def test_what_is_in_place_of_code_for_any_size_is_never_called(device: str, tmp_path: Path) -> None:
+    # Given a kernel built for groups of 64
+    path = str(tmp_path / "binary")
+    count = (
+        "from poolrt.workers.engines.opencl import runtime\n"
+        "libraries = [*runtime().cache.rglob('*.so')]\n"
+        "print(len(libraries), len({each.stat().st_ino for each in libraries}))"
+    )
+    libraries = python(BUILD.format(grids=("small",), path=path) + count).split()
+    # PoCL compiles for these alone; none is compiled for any size.
+    assert libraries == (["2", "1"] if "pthread" in device else libraries)
+    # When a process launches it in groups of 16, then the result is right, and compiled for them
+    compiled = int(python(USE.format(path=path, widths=(16,), local=16)))
     assert compiled == (1 if "pthread" in device else 0)
 
 
