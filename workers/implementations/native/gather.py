@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from poolrt.cachestore.deferred_dataclass import replace
 
 from ...desc import Arg, Gather, MemoryDesc, PrimitiveAttr, item_size
@@ -11,6 +13,13 @@ from ..program import LaunchArgument, Program
 from .implementation import NativeImplementation
 from .nest_builder import NestBuilder
 from .strided_loops import ITEM_BYTES, StridedLoop, as_table, byte_strides, nested, refuse_blocks, steps
+
+#: Steps of a loop that are too few for an item of short rows: to begin one takes as long as four. Bytes of short rows.
+_SHORT: Final = 8
+_SHORT_ROW: Final = 64
+#: Bytes of a source that is looked through several times without waiting for memory, and how often a larger one is.
+_CACHED: Final = 8 << 20
+_PASSES: Final = 4
 
 
 class NativeGather(NativeImplementation[Gather]):
@@ -43,7 +52,7 @@ class NativeGather(NativeImplementation[Gather]):
         loops, row = nested(loops), size
         if loops and loops[-1].steps == (size, 0, size):
             row *= loops.pop().extent
-        inner = loops.pop() if loops else StridedLoop(1, (0, 0, 0))
+        inner = loops.pop(_inner(loops, row, op.src.nbytes)) if loops else StridedLoop(1, (0, 0, 0))
         chunk = max(1, min(inner.extent, ITEM_BYTES // row))
         numbers = (len(loops), inner.extent, chunk, *inner.steps, row, min(row, ITEM_BYTES), len(axes), distance)
         limits = [word for axis in axes for word in axis]
@@ -59,6 +68,14 @@ class NativeGather(NativeImplementation[Gather]):
         work = steps(loops) * -(-inner.extent // chunk) * -(-row // ITEM_BYTES)
         build.launch(kernel, args, work)
         return build.program()
+
+
+def _inner(loops: list[StridedLoop], row: int, nbytes: int) -> int:
+    """Return the number of the loop that items are steps of: the last one, or the longest if that is short, as are rows."""
+    last = len(loops) - 1
+    if loops[last].extent >= (_SHORT if nbytes <= _CACHED else _PASSES + 1) or row > _SHORT_ROW:
+        return last
+    return max(range(last, -1, -1), key=lambda number: loops[number].extent)
 
 
 def _is_worth_a_copy(op: Gather) -> bool:

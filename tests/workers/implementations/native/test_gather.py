@@ -99,6 +99,18 @@ def test_elements_and_several_indices(native: NativeRunner) -> None:
     check(native, described(src, (5, 6, 1), "nd", 0, 2))
 
 
+def test_few_indices_behind_many_places(native: NativeRunner) -> None:
+    """Items are steps of the longest loop then, whose elements are apart in src and dst."""
+    rng = np.random.default_rng()
+    for few in (1, 3, 7, 8):
+        outer, deep = (int(size) for size in rng.integers(9, 90, 2))
+        check(native, described(MemoryDesc((outer, deep), "f32"), (few,), axis=1))
+        check(native, described(MemoryDesc((outer, 2, deep, 3), "u8"), (few,), axis=2))
+        check(native, described(MemoryDesc((outer, 5, deep), "f64"), (few, 1), axis=2, tag="cabd"))
+        check(native, described(MemoryDesc((outer, deep), "f16"), (outer, few), "elements", 1))
+        check(native, described(MemoryDesc((outer, 6, deep), "s32"), (outer, few, 1), "nd", 0, 1))
+
+
 @pytest.mark.parametrize(("tag", "axis"), [("bca", 0), ("cab", 0), ("acb", 1), ("bac", 1)])
 def test_rows_whose_elements_are_apart_are_copied_first(native: NativeRunner, tag: str, axis: int) -> None:
     for count in (2, 60):
