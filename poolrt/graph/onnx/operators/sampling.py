@@ -13,7 +13,7 @@ from ..tensors import Operand, Tensors, dtype_of, shape_of
 
 _MODES: Final = {"linear": "linear", "bilinear": "linear", "nearest": "nearest", "cubic": "cubic", "bicubic": "cubic"}
 #: So few channels are gathered one after the other, as planes: the more neighbours have weights, the fewer.
-_FEW_CHANNELS: Final = {"nearest": 16, "linear": 8, "cubic": 4}
+_FEW_CHANNELS: Final = {"nearest": 16, "linear": 6, "cubic": 4}
 #: The slope of the cubic function one element away.
 _CUBIC: Final = -0.75
 
