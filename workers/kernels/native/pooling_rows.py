@@ -36,8 +36,6 @@ def make(isa: str, algorithm: str, dtype: str) -> tuple[Callable[..., None], Any
     load_row, store_row = row.load, row.store
     count_inside = vcount_inside if real is np.float32 else dcount_inside
     see = make_see("f32" if real is np.float32 else "f64")
-    #: Elements that may be read behind a row: see `elements`.
-    behind = 16 if size <= 4 else 0
     room = stack_room(wide * (ROOM + SLACK))
 
     @inlined
@@ -109,8 +107,8 @@ def make(isa: str, algorithm: str, dtype: str) -> tuple[Callable[..., None], Any
         span = (window_w - 1) * step_w + 1
         most = max(16, ((ROOM - span) // stride_w + 1) & -16)
         down = size * width * step_h
-        # What is seen is in the row; what is read may end a little behind it.
-        reach = max(30 + span, 32 + (window_w - 1 & -2) - behind)
+        # What 16 windows read: both vectors of each second column. It is in the row, whose memory may end with it.
+        reach = 32 + (window_w - 1 & -2)
         channel, out_d, out_h = row_of(begin, out_depth, out_height)
         for item in range(begin, end):
             first_d = out_d * stride_d - left_d
@@ -119,7 +117,7 @@ def make(isa: str, algorithm: str, dtype: str) -> tuple[Callable[..., None], Any
             from_h, to_h = inside(first_h, step_h, window_h, height)
             rows = (to_d - from_d) * (to_h - from_h)
             whole = fill(real(window_d * window_h * window_w if counts_padding else max(1, rows * window_w)))
-            # The last 16 windows that see nothing behind the row; those beside them are computed one by one.
+            # The last 16 windows that read nothing behind the row; those beside them are computed one by one.
             last = (width + left_w - reach) // 2
             is_apart = stride_w == 2 and step_w == 1 and to_d - from_d == 1 and 2 * last >= left_w
             is_apart &= out_width >= last + 16
