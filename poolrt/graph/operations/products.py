@@ -66,9 +66,9 @@ class Products(Family):
         """
         with self._build("matmul_nbits", **options) as node:
             dtype = node.type_of(src)
-            left, right = node.operand("src", src, dtype), node.operand("weights", weights, "uint8")
+            left, right = node.operand("src", src, dtype), node.operand("weights", weights, "u8")
             factors = node.operand("block_scales", block_scales, dtype)
             stored = not isinstance(block_points, Value) and np.asarray(block_points).dtype == np.uint8
-            points = node.optional("block_points", block_points, "uint8" if stored else dtype)
+            points = node.optional("block_points", block_points, "u8" if stored else dtype)
             added = node.optional("bias", bias, dtype)
             return node.add([left, right, *added, factors, *points], bits=to_integer("bits", bits))

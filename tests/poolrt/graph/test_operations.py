@@ -129,6 +129,16 @@ def test_biases_of_recurrent_networks_keep_float64(dtype: str) -> None:
     np.testing.assert_array_equal(bias, given.astype(kept))
 
 
+def test_packed_weights_may_be_a_list() -> None:
+    g = Graph("g")
+    x, stored = g.input("x", (3, 16)), np.arange(32).reshape(2, 1, 16)
+    for weights in (stored.astype(np.uint8), stored, stored.tolist()):
+        g.output(f"y{len(g.outputs)}", g.matmul_nbits(x, weights, ones(2, 1), bits=8))
+    packed = [each.to_array() for each in g.to_wire()[1] if each.dims == stored.shape]
+    assert [each.dtype for each in packed] == [np.uint8] * 3
+    assert all(np.array_equal(each, stored) for each in packed)
+
+
 ERRORS: list[tuple[Callable[[Graph, Value], object], str]] = [
     (lambda g, x: g.deconvolution(x, ones(8, 3, 3, 3)), "weights: expect 4 input channels, got 3"),
     (lambda g, x: g.deconvolution(x, ones(8, 4, 3, 3), output_padding=1), "output_padding: expect 0..0, got (1, 1)"),
