@@ -13,7 +13,7 @@ from poolrt.runs.cut_outputs import Cut, hidden_outputs
 from poolrt.spelling import describe_type
 from poolrt.workers.desc import MemoryDesc, type_name
 from poolrt.workers.desc.attributes import FPMATH_MODES
-from poolrt.workers.desc.typed import shorten
+from poolrt.workers.desc.typed import shorten, to_integers
 
 from . import passes
 from .constant import Constant
@@ -61,6 +61,8 @@ class Graph(Windows, Products, Attentions, Pointwise, Normalizations, Recurrent,
         """
         if not isinstance(name, str):
             raise GraphError(f"name: expect text, got {shorten(name)}; write Graph(name, engine)")
+        if not isinstance(implementation, str):
+            raise GraphError(f"graph {name!r}: implementation: expect text, got {shorten(implementation)}")
         self.name = name
         self.engine = engine
         self.fpmath_mode = fpmath_mode
@@ -217,7 +219,12 @@ class Graph(Windows, Products, Attentions, Pointwise, Normalizations, Recurrent,
 
     def empty_output(self, name: str, shape: Sequence[int], dtype: DTypeLike | str = "float32") -> None:
         """Name a tensor without elements as a result of every run; its shape has a size of 0."""
-        sizes = tuple(int(size) for size in shape)
+        if not isinstance(name, str):
+            raise GraphError(f"empty_output: name: expect text, got {shorten(name)}")
+        try:
+            sizes = to_integers("shape", shape)
+        except ValueError as error:
+            raise GraphError(f"empty_output {name!r}: {error}") from error
         if 0 not in sizes or min(sizes) < 0:
             raise GraphError(f"empty_output {name!r}: shape: expect sizes with a 0 among them, got {sizes}")
         # Tensors of a plan have elements: this one is cut off.

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from poolrt.workers.desc.attributes import ELTWISE_ALGORITHMS
-from poolrt.workers.desc.typed import to_float
+from poolrt.workers.desc.typed import shorten, to_float
 
 #: algorithm -> (alpha, beta); one that is missing has no parameters, 0 for both. None means that there is no default.
 _DEFAULTS: Final[Mapping[str, tuple[float | None, float | None]]] = {
@@ -24,8 +24,8 @@ _DEFAULTS: Final[Mapping[str, tuple[float | None, float | None]]] = {
 
 def complete_parameters(algorithm: str, alpha: float | None, beta: float | None) -> tuple[float, float]:
     """Return alpha and beta, the algorithm's defaults for None. Raises ValueError naming the argument."""
-    if algorithm not in ELTWISE_ALGORITHMS:
-        raise ValueError(f"algorithm: unknown {algorithm!r}; known: {', '.join(ELTWISE_ALGORITHMS)}")
+    if str(algorithm) not in ELTWISE_ALGORITHMS:
+        raise ValueError(f"algorithm: unknown {shorten(algorithm)}; known: {', '.join(ELTWISE_ALGORITHMS)}")
     result = []
     for name, given, usual in zip(("alpha", "beta"), (alpha, beta), _DEFAULTS.get(algorithm, (0.0, 0.0)), strict=True):
         chosen = usual if given is None else given

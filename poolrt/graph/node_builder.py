@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
 
 from poolrt.cachestore.deferred_dataclass import dataclass
 from poolrt.workers.desc import FORWARD, LIMITS, Arg, MemoryDesc, data_type
+from poolrt.workers.desc.typed import shorten
 
 from . import shapes
 from .graph_state import GraphState
@@ -51,6 +52,11 @@ class NodeBuilder:
         """Return the values of a list of operands."""
         if isinstance(given, Value):
             raise ValueError(f"{argument}: expect a list of tensors, got one: write [a, b]")
+        if isinstance(given, str | bytes) or not isinstance(given, Iterable):
+            raise ValueError(f"{argument}: expect a list of tensors, got {shorten(given)}")
+        given = tuple(given)
+        if not given:
+            raise ValueError(f"{argument}: expect at least one source")
         dtype = self.type_of(*given)
         return [self.operand(f"{argument}[{index}]", each, dtype) for index, each in enumerate(given)]
 

@@ -38,9 +38,9 @@ def _deconvolution_sizes(
     src: tuple[int, ...], kernel: tuple[int, ...], attrs: Attrs, extra: Sequence[int]
 ) -> tuple[int, ...]:
     """Return the sizes of a deconvolution's result with ``extra`` elements at the end of each spatial dimension."""
-    for added, stride, dilation in zip(extra, attrs["strides"], attrs["dilations"], strict=True):
-        if not 0 <= added < max(stride, dilation + 1):
-            raise ValueError(f"output_padding: expect 0..{max(stride, dilation + 1) - 1}, got {tuple(extra)}")
+    for added, stride in zip(extra, attrs["strides"], strict=True):
+        if not 0 <= added < max(stride, 1):  # a stride below 1 is refused by its name
+            raise ValueError(f"output_padding: expect 0..{stride - 1}, got {tuple(extra)}")
     sizes = []
     for size, k, added, stride, dilation, left, right in zip(
         src, kernel, extra, *(attrs[name] for name in _WINDOW), strict=True

@@ -11,7 +11,7 @@ from typing import Final
 from numpy.typing import DTypeLike
 
 from poolrt.spelling import hint
-from poolrt.workers.desc.typed import to_bool
+from poolrt.workers.desc.typed import shorten, to_bool
 
 from ..engine_name import require_engine
 from ..errors import GraphError
@@ -47,8 +47,10 @@ class Family:
         """
         for option in unknown:
             raise TypeError(f"{kind}: there is no option {option!r}{_suggest(type(self), kind, option)}")
-        chosen = self._state.make_name(kind) if name is None else name
+        chosen = name if isinstance(name, str) else self._state.make_name(kind)
         try:
+            if name is not None:
+                _require_text("name", name)
             if chosen in self._state.names:
                 raise ValueError("name: another node has this name")
             yield NodeBuilder(
@@ -56,16 +58,34 @@ class Family:
                 kind,
                 chosen,
                 "" if engine is None else require_engine(engine),
-                self._state.implementation if implementation is None else implementation,
+                self._state.implementation
+                if implementation is None
+                else _require_text("implementation", implementation),
                 "" if dtype is None else parse_dtype(dtype),
-                scales or {},
-                zero_points or {},
+                {} if scales is None else _require_mapping("scales", scales),
+                {} if zero_points is None else _require_mapping("zero_points", zero_points),
                 to_bool("is_test", is_test),
             )
         except GraphError:
             raise
         except ValueError as error:
             raise GraphError(f"{kind} {chosen!r}: {error}{_suggest_algorithm(str(error))}") from error
+
+
+def _require_text(option: str, given: str) -> str:
+    """Return text. Raises ValueError naming the option for anything else."""
+    if not isinstance(given, str):
+        raise ValueError(f"{option}: expect text, got {shorten(given)}")
+    return given
+
+
+def _require_mapping(option: str, given: Mapping[str, Operand]) -> Mapping[str, Operand]:
+    """Return numbers by the names of arguments. Raises ValueError naming the option for anything else."""
+    if not isinstance(given, Mapping):
+        raise ValueError(
+            f"{option}: expect numbers by the names of arguments, such as {{'src': 0.5}}, got {shorten(given)}"
+        )
+    return given
 
 
 def _suggest(family: type, kind: str, option: str) -> str:

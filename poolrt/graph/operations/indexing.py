@@ -186,5 +186,7 @@ def _indices(node: NodeBuilder, given: Operand, sizes: tuple[int, ...], several:
     if not several or (array.ndim and array.shape[-1] == len(limits)):
         wrong = (array < -limits) | (array >= limits)
         if wrong.any():
-            raise ValueError(f"indices: {array[wrong][0]} is out of range for sizes of {tuple(map(int, limits))}")
+            raise ValueError(
+                f"indices: {np.broadcast_to(array, wrong.shape)[wrong][0]} is out of range for sizes of {tuple(map(int, limits))}"
+            )
     return node.operand("indices", array if array.dtype in (np.int32, np.int64) else array.astype(np.int64), "s64")

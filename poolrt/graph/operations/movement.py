@@ -8,7 +8,7 @@ from typing import Final, Unpack
 import numpy as np
 
 from poolrt.workers.desc import MemoryDesc, data_type
-from poolrt.workers.desc.typed import to_integer, to_integers
+from poolrt.workers.desc.typed import to_bool, to_integer, to_integers
 
 from ..shapes import normalize_axes, normalize_axis, one_or_more
 from ..values import NodeOptions, Operand, Value
@@ -25,8 +25,7 @@ class Movement(Family):
         """Join tensors along an axis (negative: from the end); all other dimensions are equal."""
         with self._build("concat", **options) as node:
             operands = node.many("srcs", srcs)
-            ndims = operands[0].ndim if operands else 1
-            return node.add(operands, axis=normalize_axis(axis, ndims))
+            return node.add(operands, axis=normalize_axis(axis, operands[0].ndim))
 
     def shuffle(self, src: Operand, axis: int, group_size: int, **options: Unpack[NodeOptions]) -> Value:
         """Transpose an axis seen as (size / group_size, group_size)."""
@@ -54,7 +53,7 @@ class Movement(Family):
             same = node.dtype in ("", data_type(value.dtype)) and not (format_tag or node.engine)
             if same and not (node.scales or node.zero_points):
                 return value
-            return node.add([value], tag=format_tag, **({"wraps": True} if wraps else {}))
+            return node.add([value], tag=format_tag, **({"wraps": True} if to_bool("wraps", wraps) else {}))
 
     def reshape(self, src: Operand, shape: Sequence[int], *, name: str | None = None) -> Value:
         """Return the same elements, in row-major order, in another shape.

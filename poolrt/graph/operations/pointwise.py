@@ -134,7 +134,7 @@ class Pointwise(Family):
             value = node.operand("src", src)
             reduced = set(range(value.ndim)) if axes is None else normalize_axes(axes, value.ndim)
             keeps = to_bool("keep_dims", keep_dims)
-            order = (2.0 if algorithm.startswith("norm") else 0.0) if p is None else to_float("p", p)
+            order = (2.0 if str(algorithm).startswith("norm") else 0.0) if p is None else to_float("p", p)
             result = node.add(
                 [value], algorithm=algorithm, p=order, eps=to_float("eps", eps), axes=tuple(sorted(reduced))
             )

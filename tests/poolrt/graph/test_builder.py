@@ -119,7 +119,25 @@ ERRORS: list[tuple[Callable[[Graph, Value], object], str]] = [
     (lambda g, x: g.binary(x, ones(0), "add"), "src1: expect sizes of at least 1, got (0,)"),
     (lambda g, x: g.sum([x, ones(2, 4, 10, 1)], name="s"), "sum 's': srcs: expect one shape, got (2, 4, 10, 12) and"),
     (lambda g, x: g.sum([]), "srcs: expect at least one source"),
+    (lambda g, x: g.sum([], scales={"src": 0.5}), "srcs: expect at least one source"),
+    (lambda g, x: g.sum(7), "srcs: expect a list of tensors, got 7"),  # type: ignore[arg-type]
     (lambda g, x: g.concat([], 0), "srcs: expect at least one source"),
+    (lambda g, x: g.eltwise(x, "relu", name=[1]), "eltwise 'eltwise_0': name: expect text, got [1]"),  # type: ignore[arg-type]
+    (lambda g, x: g.squeeze(x, name=3), "squeeze 'squeeze_0': name: expect text, got 3"),  # type: ignore[arg-type]
+    (lambda g, x: g.eltwise(x, "relu", implementation=3), "implementation: expect text, got 3"),  # type: ignore[arg-type]
+    (lambda g, x: Graph("g", implementation=None), "graph 'g': implementation: expect text"),  # type: ignore[arg-type]
+    (lambda g, x: g.eltwise(x, "relu", scales=0.5), "scales: expect numbers by the names of arguments"),  # type: ignore[arg-type]
+    (lambda g, x: g.eltwise(x, "relu", zero_points=[3]), "zero_points: expect numbers by the names"),  # type: ignore[arg-type]
+    (lambda g, x: g.reduction(x, b"sum"), "algorithm: "),  # type: ignore[arg-type]
+    (lambda g, x: g.eltwise(x, np.array(["relu"] * 2)), "algorithm: unknown array(['relu', 'relu']"),  # type: ignore[arg-type]
+    (lambda g, x: g.reorder(x, dtype="s8", wraps=2), "wraps: expect "),  # type: ignore[arg-type]
+    (lambda g, x: g.gather(x, 7, 1), "indices: 7 is out of range for sizes of (4,)"),
+    (
+        lambda g, x: g.deconvolution(x, ones(8, 4, 3, 3), dilations=1, output_padding=1),
+        "output_padding: expect 0..0, got (1, 1)",
+    ),
+    (lambda g, x: g.empty_output("y", "ab"), "empty_output 'y': shape: expect "),  # type: ignore[arg-type]
+    (lambda g, x: g.empty_output(["y"], (0,)), "empty_output: name: expect text, got ['y']"),  # type: ignore[arg-type]
     (
         lambda g, x: g.concat([x, ones(2, 4, 9, 12)], 1),
         "srcs: (2, 4, 10, 12) and (2, 4, 9, 12) do not join along axis 1",
