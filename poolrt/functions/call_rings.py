@@ -401,7 +401,9 @@ class CallRings:
             sequence = words.consumed + 1
             call = calls[0]
             # An interrupt may have ended this after any line: a call whose ring is another one was handled already.
-            if call is not None and call.ring is ring and not call.ended:
+            if call is not None and call.ended:
+                forget(call)
+            elif call is not None and call.ring is ring:
                 status, value = words.outcome(sequence)
                 if status == TAKEN_BACK:
                     if call not in self._waiting:
@@ -420,8 +422,9 @@ class CallRings:
                         if self._target is call:
                             self._target = None
                         self._left = True
-                        forget(call)
+                        # In this order: a thread that counts it now sees that it has ended.
                         call.end_plain(found)
+                        forget(call)
                 else:
                     call.status, call.value = status, value
                     self._ended.append(call)

@@ -227,6 +227,8 @@ class RingCall:
         if self.rings is not None:
             self.rings.note_ended(self)
         self.ended = True
+        if self.future is None and self.rings is not None:
+            self.rings.note_ended(self)  # again: a thread that counts it may not have seen that it has ended
         self.value = b""
         if self.message is not None:
             self.message = None

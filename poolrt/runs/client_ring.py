@@ -53,6 +53,8 @@ _CHANGE_S: Final = 0.00005
 #: Seconds between looks whether another thread still leads: an interrupt may have ended it.
 _FOLLOW_S: Final = 0.25
 _BELLS: Final = 256
+#: Seconds between messages to the coordinator in a long wait.
+_TELL_S: Final = 1.0
 
 
 class ClientRing:
@@ -66,6 +68,7 @@ class ClientRing:
         "_followers",
         "_ring",
         "_spin",
+        "_told_at",
         "errors",
         "held_at",
         "leading",
@@ -100,6 +103,7 @@ class ClientRing:
         self._address = address
         self._bell = bell
         self._spin = spin
+        self._told_at = 0.0
         #: What submits and waits without the interpreter, once it is there.
         self._end: CompiledEnd | None = None
         # A lost ring is closed once no thread uses it.
@@ -410,8 +414,14 @@ class ClientRing:
         self._wait_for_loss(target, client, deadline)
 
     def _look_around(self, client: Client) -> None:
-        """Read the coordinator's messages, and ring again: an interrupt may have kept a thread from it."""
+        """Read the coordinator's messages, and ring again: an interrupt may have kept a thread from it.
+
+        A coordinator that rests looks at rings every 10 s only, so a run that takes longer than most wakes it: its limits count.
+        """
         client.look()
+        if (now := time.monotonic()) - self._told_at >= _TELL_S:
+            self._told_at = now
+            client.send_nowait([Kind.PING])
         if not self.lost:
             self._send_bell()
             relieve(self, client.rings.all, client)

@@ -7,6 +7,7 @@ from _thread import allocate_lock
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from poolrt.cachestore.deferred_interrupts import deferred_interrupts
 from poolrt.connection.futures import PoolFuture
 from poolrt.connection.link import Link
 from poolrt.errors import CoordinatorLoss, PoolError
@@ -243,9 +244,13 @@ class SubmittedRun:
         run = self._run
         if run is None or run.entry is None:
             return
-        outputs = run.take_outputs(run.entry, future)
-        if outputs is not None:
-            self._outcomes.append((outputs, None))
+        if run.entry.status == EXECUTED:
+            with deferred_interrupts():  # what is taken is the run's no more, and only the future may have it
+                outputs = run.take_outputs(run.entry, future)
+                if outputs is not None:
+                    self._outcomes.append((outputs, None))
+        else:
+            run.take_outputs(run.entry, future)  # raises its error, or sends it
 
     def _lose(self, future: PoolFuture[Any], error: PoolError) -> None:
         """Handle the end of the connection."""

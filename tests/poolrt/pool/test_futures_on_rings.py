@@ -6,8 +6,10 @@ import concurrent.futures
 import os
 import random
 import signal
+import sys
 import threading
 import time
+import types
 from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
@@ -19,6 +21,7 @@ import pytest
 
 import poolrt
 from poolrt.errors import ArenaFull, PoolClosed
+from poolrt.workers.ipc.protocol import Kind
 
 from .processes import BOUND_S, relu_graph, stopped, wait_until
 from .servers import started
@@ -46,6 +49,68 @@ def _load(pool: poolrt.Pool) -> poolrt.Model:
         lambda: len(pool.stats()["workers"]) == len([ring for ring in rings.values() if ring.models]), "rings are there"
     )
     return model
+
+
+def test_an_interrupt_while_a_large_output_is_taken_leaves_a_future_that_ends(own_pool: poolrt.Pool) -> None:
+    x = np.random.default_rng().standard_normal((256, 128), np.float32)
+    model = own_pool.load(relu_graph(x.shape))
+    for _ in range(5):
+        model.run(x=x)
+    moment = 0
+    interrupted = [True]
+    while interrupted:
+        interrupted.clear()
+        moment += 1
+        future = model.submit(x=x)
+        driver = future.driver  # type: ignore[attr-defined]
+        wait_until(lambda driver=driver: driver.entry.ring._ring.done >= driver.entry.sequence, "it is executed")  # type: ignore[misc]
+        left = [moment]
+
+        def interrupt(frame: types.FrameType, event: str, argument: Any) -> None:
+            if event in ("call", "c_return") and _is_within(frame, "_take"):
+                left[0] -= 1  # noqa: B023
+                if left[0] == 0:  # noqa: B023
+                    sys.setprofile(None)
+                    interrupted.append(True)
+                    signal.raise_signal(signal.SIGINT)
+
+        with suppress(KeyboardInterrupt):
+            sys.setprofile(interrupt)
+            try:
+                future.result(BOUND_S)
+            finally:
+                sys.setprofile(None)
+        np.testing.assert_array_equal(future.result(BOUND_S)["y"], np.maximum(x, 0))
+    assert moment > 10, "outputs are taken by other functions"
+
+
+def test_a_long_wait_for_a_run_wakes_a_coordinator_that_rests(
+    own_pool: poolrt.Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = _load(own_pool)
+    client = own_pool._session.link.client
+    send, sent = client.send_nowait, list[Any]()
+
+    def note(message: Any) -> None:
+        sent.append(message)
+        send(message)
+
+    monkeypatch.setattr(client, "send_nowait", note)
+    x = np.ones(_SHAPE, np.float32)
+    before = _submitted(own_pool)
+    with concurrent.futures.ThreadPoolExecutor(1) as thread, stopped(*_workers(own_pool)):
+        run = thread.submit(model.run, x=x)
+        wait_until(lambda: _submitted(own_pool) > before, "a run is on a ring")
+        wait_until(lambda: [Kind.PING] in sent, "the coordinator gets a message")
+    assert run.result(BOUND_S)["y"].sum() == 32
+
+
+def _is_within(frame: types.FrameType | None, name: str) -> bool:
+    while frame is not None:
+        if frame.f_code.co_name == name and frame.f_globals["__name__"].endswith("submitted_run"):
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _inputs(count: int, seed: int = 0) -> list[Any]:

@@ -18,6 +18,7 @@ import pytest
 
 import poolrt
 from poolrt.errors import CallNotLoaded
+from poolrt.functions.ring_call import RingCall
 from poolrt.workers.ipc.call_ring import RETURNED_PLAIN, SubmittingCallRing
 from poolrt.workers.processes.plain_pickles import UNPACKING_ERRORS, pack_scalars, unpack_scalar
 
@@ -133,6 +134,34 @@ def test_a_damaged_result_is_the_error_of_its_call(own_pool: poolrt.Pool, monkey
             list(own_pool.map(abs, range(-8, 0), timeout=BOUND_S))
         assert not damages
         assert list(own_pool.map(abs, range(-8, 0), timeout=BOUND_S)) == [8, 7, 6, 5, 4, 3, 2, 1]
+
+
+def test_a_call_that_is_counted_while_it_ends_is_not_open_afterwards(
+    own_pool: poolrt.Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _warm(own_pool, abs, 0)
+    _warm(own_pool, str, 0)
+    open_futures = own_pool._session.link.client.open_futures
+    forget = open_futures.forget
+    seen: set[int] = set()
+
+    def count_late(call: Any) -> None:
+        forget(call)
+        if type(call) is RingCall and call.request not in seen:  # as a thread that has submitted it, and is slow
+            seen.add(call.request)
+            open_futures.count_all([call])
+
+    kept = []
+    monkeypatch.setattr(open_futures, "forget", count_late)
+    for results in (
+        own_pool.map(abs, range(-64, 0)),
+        own_pool.map(str, range(64)),
+        own_pool.map(str, range(64), chunksize=2),
+    ):
+        kept.append(results)
+        assert len([*results]) == 64
+    assert seen
+    assert open_futures.all() == []
 
 
 def test_damaged_arguments_are_refused_before_they_take_memory() -> None:
