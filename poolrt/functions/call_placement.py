@@ -8,6 +8,7 @@ from typing import Final
 from .call_order import place_in_order
 from .client_call_ring import ClientCallRing, Waiting
 from .ordered_queue import OrderedQueue
+from .wake_ups import wake_workers
 
 #: Calls that one worker gets before another one does, while others wait.
 _FILL: Final = 16
@@ -22,8 +23,8 @@ def choose_ring(rings: Iterable[ClientCallRing], function: int) -> ClientCallRin
     return best
 
 
-def place_waiting(rings: Collection[ClientCallRing], waiting: Waiting) -> None:
-    """Give calls that wait to the rings that have room, evenly."""
+def place_waiting(rings: Collection[ClientCallRing], waiting: Waiting, processors: int, *, later: bool = False) -> None:
+    """Give calls that wait to the rings that have room, evenly, and wake workers as `wake_workers` says."""
     if isinstance(waiting, OrderedQueue):
         place_in_order(rings, waiting)
         return
@@ -40,3 +41,4 @@ def place_waiting(rings: Collection[ClientCallRing], waiting: Waiting) -> None:
         ring = choose_ring(rings, call.number)
         if ring is None or not ring.fill(waiting, min(_FILL, -(-len(waiting) // len(rings)))):
             break
+    wake_workers(rings, processors, later=later)

@@ -11,8 +11,8 @@ WorkerLost. Memory tells the truth: an interrupt at any place leaves a state tha
 from __future__ import annotations
 
 import itertools
+import os
 import threading
-import time
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
@@ -28,19 +28,18 @@ from .bells import Bells
 from .call_balance import STALL_S, has_calls_to_move, take_from_busy
 from .call_placement import choose_ring, place_waiting
 from .client_call_ring import ClientCallRing, Waiting, has_results, open_ring
+from .drive_watch import DriveWatch
 from .ordered_queue import OrderedQueue
 from .outcomes import not_called_twice
 from .result_rooms import ResultRooms
 from .ring_call import RingCall
+from .wake_ups import wake_all
 
 if TYPE_CHECKING:
     from poolrt.connection.futures_thread import FuturesThread
 
 #: The kinds of messages that `CallRings.accept` takes.
 KINDS: Final = frozenset((Kind.CALL_RING, Kind.CALLABLE, Kind.CALLS_LOST, Kind.RESULT_ROOM))
-#: Seconds without a drive after which the thread of futures drives, and for which it looks after the last call has ended.
-TICK_S: Final = 0.005
-_LINGER_S: Final = 0.25
 #: Milliseconds to wait at most for calls after the one that is waited for.
 _AHEAD_MS: Final = 1
 
@@ -56,6 +55,8 @@ class CallRings:
         self.leave: Callable[[], None] = lambda: None
         self.rooms = ResultRooms()
         self._rings: dict[int, ClientCallRing] = {}
+        #: How many processors this process had when the last ring came.
+        self._processors = 1
         self._bells = Bells()
         # Held while rings and queues change; never while code of a user runs.
         self._lock = threading.Lock()
@@ -69,15 +70,11 @@ class CallRings:
         #: Calls whose outcome follows in a message, by request.
         self._by_message: dict[int, RingCall] = {}
         self._requests = itertools.count(2**40)
-        #: Calls that the thread of futures has to resolve, and whether it drives because no other thread does.
+        #: Calls that the thread of futures has to resolve.
         self._wanted: set[RingCall] = set()
-        self._adopted = False
+        self.watch = DriveWatch()
         #: Whether a thread sleeps in `wait`.
         self._polling = False
-        #: How often the rings were driven, at the last look of the thread of futures too, and when a call was last begun.
-        self._drives = self._seen = 0
-        self._active = 0.0
-        self.parked = True
         self._target: RingCall | None = None
         #: Whether calls have ended since `leave` was called.
         self._left = False
@@ -127,7 +124,7 @@ class CallRings:
             if waiting or self._order is not None:
                 waiting.append(call)
                 if self._order is not None or not ring.is_full:
-                    place_waiting(self._rings.values(), waiting)
+                    place_waiting(self._rings.values(), waiting, self._processors)
             elif not ring.append(call, waiting):
                 waiting.append(call)
             if waiting and self._polling:
@@ -138,7 +135,10 @@ class CallRings:
         return True
 
     def submit_all(self, calls: list[RingCall]) -> bool:
-        """Give calls of one function, without futures, to workers, as `submit`, evenly; False if no ring takes the function."""
+        """Give calls of one function, without futures, to workers, evenly; False if no ring takes the function.
+
+        Not all workers are woken: call `wake_workers` after the last calls.
+        """
         with self._lock:
             ring = choose_ring(self._rings.values(), calls[0].number)
             if ring is None:
@@ -148,25 +148,30 @@ class CallRings:
                 call.rings = self
             self._waiting.extend(calls)
             if self._order is not None or not ring.is_full:
-                place_waiting(self._rings.values(), self._waiting)
+                place_waiting(self._rings.values(), self._waiting, self._processors, later=True)
             if self._polling and self._waiting:
                 self._set_alarms()
         return True
 
+    def wake_workers(self) -> None:
+        """Wake the workers that have calls; call it after the last `submit_all`."""
+        with self._lock:
+            wake_all(self._rings.values())
+
     def unpark(self) -> None:
         """Let the thread of futures look after calls; call it after `submit`, without a lock."""
-        if self.parked and self.outstanding:
+        if self.watch.parked and self.outstanding:
             self._client.wake_thread()
 
     def collect(self) -> bool:
         """Read the results that are there, settle their calls, and place others; return whether any has ended."""
-        self._drives += 1
+        self.watch.drives += 1
         with self._lock:
             for ring in self._rings.values():
                 if ring.ring.done != ring.ring.consumed:
                     self._read(ring)
             if self._waiting or (len(self._rings) > 1 and take_from_busy(self._rings.values(), self._waiting)):
-                place_waiting(self._rings.values(), self._waiting)
+                place_waiting(self._rings.values(), self._waiting, self._processors)
         found = self._settle_ended()
         return self._leave() or found
 
@@ -191,7 +196,7 @@ class CallRings:
         """Return once a call has ended, or at a deadline."""
         if self._client.inherited:
             raise PoolClosed(FOREIGN)
-        self._adopted = False
+        self.watch.adopted = False
         self.collect()
         while not call.is_over:
             self._target = call
@@ -271,25 +276,17 @@ class CallRings:
     def needs_thread(self, followers: int) -> bool:
         """Return whether the thread of futures has to drive: for callbacks, or because no other thread does."""
         if not self.outstanding:
-            self._adopted = False
+            self.watch.adopted = False
             return False
-        return bool(self._wanted) or (self._adopted and not followers)
+        return bool(self._wanted) or (self.watch.adopted and not followers)
 
     def next_look(self) -> float | None:
         """Return the seconds until the thread of futures looks again; None: only when it is called."""
-        if self.outstanding:
-            self._active = time.monotonic()
-        elif time.monotonic() - self._active > _LINGER_S:
-            self.parked = True
-            if not self.outstanding:
-                return None
-        self.parked = False
-        return TICK_S
+        return self.watch.next_look(lambda: self.outstanding)
 
     def look(self) -> None:
-        """Let the thread of futures drive if no other thread has done so since the last look."""
-        self._adopted = self.outstanding > 0 and self._drives == self._seen
-        self._seen = self._drives
+        """Let the thread of futures drive if no other thread does."""
+        self.watch.look(outstanding=self.outstanding > 0, waits=self._polling)
 
     def take_back(self, call: RingCall) -> bool:
         """Take a call back; return whether no worker has begun it or will. It is not settled then."""
@@ -389,6 +386,7 @@ class CallRings:
             return
         with self._lock:
             if self._bells.add(ring):
+                self._processors = len(os.sched_getaffinity(0))
                 self._rings = {**self._rings, number: ring}
 
     def _read(self, ring: ClientCallRing) -> None:
@@ -446,7 +444,7 @@ class CallRings:
             homeless = [call for call in self._waiting if choose_ring(self._rings.values(), call.number) is None]
             for call in homeless:
                 self._waiting.remove(call)
-            place_waiting(self._rings.values(), self._waiting)
+            place_waiting(self._rings.values(), self._waiting, self._processors)
         ring.bell.close()
         self._leave()
         if homeless:
@@ -494,7 +492,7 @@ class CallRings:
         With ``ahead``, some short calls may end before the bell; return whether they do.
         """
         target = self._target
-        soon = target is None or target.ended or bool(self._wanted) or self._adopted or self._client.has_followers
+        soon = target is None or target.ended or bool(self._wanted) or self.watch.adopted or self._client.has_followers
         later = False
         for ring in self._rings.values():
             if ring.calls and ring.set_alarm(None if soon else target, waits=bool(self._waiting), ahead=ahead):

@@ -27,7 +27,7 @@ _TAKE_S: Final = 0.002
 _BELLS: Final = 256
 #: Short calls beyond the one that is waited for that may end before the bell, and the nanoseconds that they may take.
 _AHEAD: Final = 16
-_AHEAD_NS: Final = 200_000
+_AHEAD_NS: Final = 500_000
 
 
 class ClientCallRing:
@@ -67,7 +67,7 @@ class ClientCallRing:
         return True
 
     def fill(self, waiting: Waiting, count: int) -> bool:
-        """Submit up to ``count`` of the calls that wait, and wake the worker once; False if there is no room for all.
+        """Submit up to ``count`` of the calls that wait, without waking the worker; False if there is no room for all.
 
         Those that it takes have a function that may be called here.
         """
@@ -89,7 +89,6 @@ class ClientCallRing:
             if waiting and waiting[0] is call:
                 waiting.popleft()
             count -= 1
-        self.wake(waits=False)
         return fits
 
     def insert(self, call: RingCall, waiting: Waiting, priority: int) -> bool:

@@ -140,7 +140,7 @@ class Functions:
             return False
         # An interrupt before this line leaves a call that no end waits for: its caller has no future either.
         client.open_futures.count(known_as)
-        if calls.parked:
+        if calls.watch.parked:
             calls.unpark()
         self._look += 1
         if not self._look % _LOOKS:
@@ -210,6 +210,7 @@ class Functions:
                 rings.collect()
                 del some[: len(made)]
             begun.extend(self._begin(pack, args, priority) for args in some)
+        rings.wake_workers()
         return begun
 
     def _begin(self, pack: PackedOnce, args: tuple[Any, ...], priority: int) -> PoolFuture[Any] | RingCall:

@@ -63,15 +63,16 @@ _ENTRY: Final = Struct(f"@5Q{_SHORT_ARGUMENTS}s")
 _RESULT: Final = Struct(f"@3Q{_SHORT_RESULT}s")
 
 #: Statuses of an entry: the function has returned a value, or has raised; it was not called, and never will be; its outcome
-#: follows in messages; or it has returned a value that is loaded without code of a user.
+#: follows in messages; or it has returned a value that is loaded without code of a user, which nothing else refers to.
 RETURNED: Final = 1
 RAISED: Final = 2
 TAKEN_BACK: Final = 3
 BY_MESSAGE: Final = 4
 RETURNED_PLAIN: Final = 5
-#: The longest doze of a worker, in seconds; so many entries end it.
+#: The longest doze of a worker, in seconds; so many entries end it, or those that take so many nanoseconds.
 DOZE_S: Final = 0.001
 _MANY: Final = 16
+_LONG_NS: Final = 100_000
 #: Added to the number of a sleep that is a doze.
 _DOZES: Final = 2**62
 
@@ -197,10 +198,22 @@ class SubmittingCallRing(CallRing):
         sleeps = words[SLEEPS]
         if not sleeps or sleeps == self._rung:
             return False
-        if not waits and sleeps & _DOZES and words[SUBMITTED] - words[_BEGUN] < _MANY:
-            return False
+        if not waits and sleeps & _DOZES:
+            count = words[SUBMITTED] - words[_BEGUN]
+            if count < _MANY and count * words[_PACE] < _LONG_NS:
+                return False
         self._rung = sleeps
         return True
+
+    @property
+    def dozes(self) -> bool:
+        """Whether the worker wakes by itself within `DOZE_S` seconds, if it sleeps."""
+        return self._words[SLEEPS] >= _DOZES
+
+    @property
+    def is_awake(self) -> bool:
+        """Whether the worker is awake, or was rung for."""
+        return self._words[SLEEPS] in (0, self._rung)
 
     def ring_again(self) -> None:
         """Note that the bell may not have been rung."""

@@ -202,6 +202,17 @@ def test_a_dozing_worker_is_rung_for_by_a_client_that_waits_or_has_many_entries(
     assert client.must_ring(waits=False)  # a sleep without an end
 
 
+def test_a_dozing_worker_is_rung_for_when_few_entries_take_long() -> None:
+    client, worker = _sides()
+    worker.note_pace(40_000)
+    assert worker.sleep(dozes=True)
+    rung = []
+    for number in range(1, 5):
+        client.publish(client.append(1, number, b""))
+        rung.append(client.must_ring(waits=False))
+    assert rung == [False, False, True, False]
+
+
 def test_a_gate_lets_a_job_or_calls_go_on_but_never_both() -> None:
     memory = bytearray(GATE_BYTES)
     gate, worker = Gate(memory), WorkerGate(memory)
