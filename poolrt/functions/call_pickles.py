@@ -10,6 +10,7 @@ import types
 import weakref
 from collections import OrderedDict, deque
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 from weakref import WeakKeyDictionary
 
@@ -86,6 +87,8 @@ class CallPickles:
         #: Stamps of functions, and what was made of them; functions that are sent with each call, and how often they were.
         self._stamped: WeakKeyDictionary[Any, tuple[FunctionStamp, KeptFunction]] = WeakKeyDictionary()
         self._inline: OrderedDict[bytes, int] = OrderedDict()
+        #: The same of functions of `Pool.map`, by what calls them for a chunk.
+        self._mapped: WeakKeyDictionary[Any, dict[Any, tuple[FunctionStamp, KeptFunction]]] = WeakKeyDictionary()
         #: The function that was found last, with its entry: a weak dictionary needs ten times as long.
         self._last: tuple[weakref.ref[Any], FunctionStamp, KeptFunction] | None = None
         self._counting = threading.Lock()
@@ -198,6 +201,19 @@ class CallPickles:
                 self._inline.popitem(last=False)
         return count
 
+    def keep_mapped(self, fn: Callable[..., Any], caller: Callable[..., Any] | None) -> KeptFunction:
+        """Return a function, or ``caller`` with it, for many calls; it is pickled unless that is certain to be as before."""
+        has_stamp = type(fn) in _STAMPED
+        kept = self._mapped.get(fn) if has_stamp else None
+        found = kept.get(caller) if kept is not None else None
+        if found is not None and found[0].holds():
+            return self._known.get(found[1].digest, found[1])
+        mark = stamp(fn) if has_stamp else None
+        function = self.keep(pickle_for_worker(fn if caller is None else partial(caller, fn)), name_of(fn))
+        if mark is not None and mark.holds():
+            self._mapped.setdefault(fn, {})[caller] = mark, function
+        return function
+
     def keep(self, data: bytes, name: str) -> KeptFunction:
         """Return a pickled function, which the coordinator may have already."""
         found = bounded(with_folders(data), "a function with the globals that it uses")
@@ -208,17 +224,17 @@ class CallPickles:
 class PackedOnce:
     """A function that is pickled once for many calls. ``function`` is None until then, and if it is sent with each call."""
 
-    def __init__(self, pickles: CallPickles, fn: Callable[..., Any], name: str) -> None:
+    def __init__(self, pickles: CallPickles, fn: Callable[..., Any], caller: Callable[..., Any] | None = None) -> None:
         self._pickles = pickles
         self._fn = fn
-        self._name = name
-        self._packed = False
+        #: What is called with the function and the arguments; None: the function.
+        self._caller = caller
+        self._name = name_of(fn)
         self.function: KeptFunction | None = None
 
     def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Packed:
-        if not self._packed:
-            self.function = self._pickles.keep(pickle_for_worker(self._fn), self._name)
-            self._packed = True
+        if self.function is None:
+            self.function = self._pickles.keep_mapped(self._fn, self._caller)
         return Packed(self.function, *self._pickles.pack_arguments(args, kwargs), self._name)
 
 

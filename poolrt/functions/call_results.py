@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
 from itertools import chain, islice, repeat
 from typing import Any, TypeVar, cast
 
@@ -23,10 +22,14 @@ class CallResults:
     #: An interrupt may end the constructor before its first line.
     _futures: deque[Any] = deque()  # noqa: RUF012 - it stays empty
 
-    def __init__(self, futures: deque[Any], deadline: float | None, abandoned: AbandonedCalls) -> None:
+    def __init__(
+        self, futures: deque[Any], deadline: float | None, abandoned: AbandonedCalls, *, of_chunks: bool = False
+    ) -> None:
         self._futures = futures
         self._deadline = deadline
         self._abandoned = abandoned
+        #: Whether each result is a list, of which an iterator is yielded.
+        self._of_chunks = of_chunks
 
     def __iter__(self) -> Iterator[Any]:
         return self
@@ -39,10 +42,10 @@ class CallResults:
             first = futures[0]
             if type(first) is RingCall and first.has_result:
                 del futures[0]
-                return first.take_result()
+                return first.take_result() if not self._of_chunks else _iterate(first.take_result(), first)
             del first  # a traceback keeps no future
             left = None if self._deadline is None else self._deadline - time.monotonic()
-            return _take(futures, left)
+            return _take(futures, left, of_chunks=self._of_chunks)
         except BaseException:
             self.close()
             raise
@@ -59,14 +62,14 @@ class CallResults:
 
 
 class ChunkResults(chain[T]):
-    """Yields what the lists hold that ``results`` yields, and keeps no reference to it. No step within a list is Python code."""
+    """Yields what the lists hold that are ``results``, and keeps no reference to it. No step within a list is Python code."""
 
     _results: CallResults
 
     @classmethod
     def of(cls, results: CallResults) -> ChunkResults[Any]:
-        """Return the results of chunks one by one."""
-        found = cast("ChunkResults[Any]", cls.from_iterable(map(_emptying, results)))
+        """Return the results of chunks one by one, given those ``of_chunks``."""
+        found = cast("ChunkResults[Any]", cls.from_iterable(results))
         found._results = results
         return found
 
@@ -77,35 +80,36 @@ class ChunkResults(chain[T]):
 
 
 def chunks_of(
-    fn: Callable[..., Any], iterables: tuple[Iterable[Any], ...], size: int
+    iterables: tuple[Iterable[Any], ...], size: int
 ) -> tuple[Callable[..., list[Any]], Iterator[tuple[Any, ...]]]:
-    """Return what a worker calls for each chunk of ``size`` items, and the arguments of these calls."""
+    """Return what calls a function for each chunk of ``size`` items, and the further arguments of these calls."""
     if len(iterables) != 1:
         calls = zip(*iterables, strict=False)
-        return partial(call_each, fn), zip(iter(lambda: [*islice(calls, size)], []))
+        return call_each, zip(iter(lambda: [*islice(calls, size)], []))
     if type(iterables[0]) is range:
-        return partial(call_range, fn), _bounds(iterables[0], size)
+        return call_range, _bounds(iterables[0], size)
     items = iter(iterables[0])
-    return partial(call_all, fn), zip(iter(lambda: [*islice(items, size)], []))
+    return call_all, zip(iter(lambda: [*islice(items, size)], []))
 
 
 def _bounds(numbers: range, size: int) -> Iterator[tuple[int, int, int]]:
-    """Yield start, stop and step of the parts of a range."""
-    while part := numbers[:size]:
-        yield part.start, part.stop, part.step
-        numbers = numbers[size:]
+    """Return start, stop and step of the parts of a range."""
+    starts = numbers[::size]
+    return zip(starts, chain(starts[1:], (numbers.stop,)), repeat(numbers.step))
 
 
-def _emptying(results: list[T]) -> Iterator[T]:
-    """Return an iterator that removes each result from a list."""
+def _iterate(results: list[T], call: Any) -> Iterator[T]:
+    """Return an iterator over the results of a call, which removes each from the list unless it is a number."""
+    if type(call) is RingCall and call.is_plain:
+        return iter(results)
     results.reverse()
     return map(list.pop, repeat(results, len(results)))
 
 
-def _take(futures: deque[Any], left: float | None) -> Any:
+def _take(futures: deque[Any], left: float | None, *, of_chunks: bool) -> Any:
     future = futures[0]
     try:
-        return future.result(left)
+        return future.result(left) if not of_chunks else _iterate(future.result(left), future)
     finally:
         if future.done():
             futures.popleft()

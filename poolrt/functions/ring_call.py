@@ -117,6 +117,7 @@ class RingCall:
 
     def end_plain(self, value: object) -> None:
         """Note the result of a call without a future, which nothing else than `result` waits for. May be repeated."""
+        self.status = RETURNED_PLAIN
         self._result = value
         self.ended = True
         self.value = b""
@@ -157,6 +158,11 @@ class RingCall:
         """Return whether a call of `Pool.map` has ended, also one that goes by messages now."""
         moved = self._moved()
         return self.ended if moved is None else moved.done()
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the result is a scalar, or a list of numbers."""
+        return self.status == RETURNED_PLAIN
 
     @property
     def has_result(self) -> bool:

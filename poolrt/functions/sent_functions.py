@@ -165,13 +165,13 @@ class Functions:
         # Other iterables may block, and a call before that has to begin.
         begin_all = self._begin_ready if all(type(each) in _READY for each in iterables) else self._begin_all
         if chunksize == 1:
-            pack = PackedOnce(self._pickles, fn, name_of(fn))
+            pack = PackedOnce(self._pickles, fn)
             items = zip(*iterables, strict=False)
             begun = begin_all(pack, items, priority)
             return CallResults(begun, deadline, self.client.abandoned)
-        call, chunks = chunks_of(fn, iterables, chunksize)
-        pack = PackedOnce(self._pickles, call, name_of(fn))
-        return ChunkResults.of(CallResults(begin_all(pack, chunks, priority), deadline, self.client.abandoned))
+        call_chunk, chunks = chunks_of(iterables, chunksize)
+        begun = begin_all(PackedOnce(self._pickles, fn, call_chunk), chunks, priority)
+        return ChunkResults.of(CallResults(begun, deadline, self.client.abandoned, of_chunks=True))
 
     def _check(self) -> None:
         if self.broken is not None:

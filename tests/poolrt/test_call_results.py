@@ -47,18 +47,18 @@ def test_chunks_call_what_map_calls(size: int, seed: int) -> None:
         (),
     ]
     for iterables in sources:
-        call, chunks = chunks_of(_combine, iterables, size)
-        found = [call(*arguments) for arguments in chunks]
+        call, chunks = chunks_of(iterables, size)
+        found = [call(_combine, *arguments) for arguments in chunks]
         assert all(len(chunk) == size for chunk in found[:-1])
         assert all(found)
         assert [value for chunk in found for value in chunk] == [*map(_combine, *(iterables or ((),)))]
-    call, chunks = chunks_of(_combine, ((text for text in texts),), size)
-    assert [value for arguments in chunks for value in call(*arguments)] == [*map(_combine, texts)]
+    call, chunks = chunks_of(((text for text in texts),), size)
+    assert [value for arguments in chunks for value in call(_combine, *arguments)] == [*map(_combine, texts)]
 
 
 def test_a_range_without_an_end_in_sight_is_cut_as_it_is_used() -> None:
-    call, chunks = chunks_of(_combine, (range(10**30),), 2)
-    assert [call(*next(chunks)) for _ in range(2)] == [["(0,)", "(1,)"], ["(2,)", "(3,)"]]
+    call, chunks = chunks_of((range(10**30),), 2)
+    assert [call(_combine, *next(chunks)) for _ in range(2)] == [["(0,)", "(1,)"], ["(2,)", "(3,)"]]
 
 
 def test_what_is_yielded_is_kept_by_nothing_and_the_rest_is_cancelled() -> None:
@@ -67,7 +67,7 @@ def test_what_is_yielded_is_kept_by_nothing_and_the_rest_is_cancelled() -> None:
     waiting: Future[Any] = Future()
     futures: deque[Any] = deque([_done(things[:3]), _done(things[3:]), waiting])
     del things
-    results = ChunkResults.of(CallResults(futures, None, AbandonedCalls()))
+    results = ChunkResults.of(CallResults(futures, None, AbandonedCalls(), of_chunks=True))
     assert iter(results) is results
     for number in range(4):
         thing = next(results)
@@ -84,7 +84,9 @@ def test_an_error_of_a_chunk_comes_after_the_results_before_it_and_ends_the_iter
     failed: Future[Any] = Future()
     failed.set_exception(KeyError("second"))
     waiting: Future[Any] = Future()
-    results = ChunkResults.of(CallResults(deque([_done([1, 2]), failed, waiting]), None, AbandonedCalls()))
+    results = ChunkResults.of(
+        CallResults(deque([_done([1, 2]), failed, waiting]), None, AbandonedCalls(), of_chunks=True)
+    )
     assert [next(results), next(results)] == [1, 2]
     with pytest.raises(KeyError, match="second"):
         next(results)
@@ -95,7 +97,7 @@ def test_an_error_of_a_chunk_comes_after_the_results_before_it_and_ends_the_iter
 def test_an_iterator_that_is_dropped_leaves_its_calls_to_be_cancelled() -> None:
     abandoned = AbandonedCalls()
     waiting: Future[Any] = PoolFuture()
-    results = ChunkResults.of(CallResults(deque([_done([1, 2]), waiting]), None, abandoned))
+    results = ChunkResults.of(CallResults(deque([_done([1, 2]), waiting]), None, abandoned, of_chunks=True))
     assert next(results) == 1
     del results
     assert abandoned

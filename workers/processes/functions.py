@@ -21,7 +21,7 @@ from ..ipc.protocol import Kind
 from .call_memory import CallMemory
 from .fork_mark import ForkMark
 from .placed_arrays import PlacedArguments, parse_placed
-from .plain_pickles import UNPACKING_ERRORS, pack_scalar, pickle_scalar, unpack_scalar
+from .plain_pickles import UNPACKING_ERRORS, pack_numbers, pack_scalar, pickle_scalar, unpack_scalar
 
 if TYPE_CHECKING:
     from .pickled import Namespace
@@ -106,7 +106,8 @@ class Functions:
     def call_short(self, number: int, function: int, payload: bytes, *, placed: bool = False) -> tuple[Any, ...]:
         """Call a function with what `pack_scalars` has packed, as `call`; in fewer steps if all is ready for it.
 
-        A value that is a scalar is packed, too: then `RETURNED_PLAIN` follows it. With ``placed``, `call_placed` calls this.
+        A value that is a scalar or a list of numbers is packed, too: then `RETURNED_PLAIN` follows it. With ``placed``,
+        `call_placed` calls this.
         """
         client, known = self._clients.get(number), self._functions.get(function)
         if (
@@ -129,7 +130,7 @@ class Functions:
             finally:
                 if not self._mark.byte[0] and not self._mark.is_here():
                     os._exit(0)
-            value = pack_scalar(returned)
+            value = pack_numbers(returned) if type(returned) is list else pack_scalar(returned)
             if value is not None and len(value) <= INLINE_BYTES:
                 return (Kind.ANSWER, value, RETURNED_PLAIN)
             value = self._memory.pack(partial(client.namespace.pickle_result, returned), _RESULT_BYTES)

@@ -19,6 +19,9 @@ _KEPT: Final = 64 * 1024
 _NUMBERS: Final = frozenset((int, float, bool, type(None), complex))
 _TEXTS: Final = frozenset((str, bytes))
 _SHORT: Final = 1024
+#: Types of the values of lists that are packed without a pickle, and the longest one.
+_LISTED: Final = frozenset((int, float))
+_SHORT_LIST: Final = 4096
 #: The version of marshal's format that all Pythons read, and that has no table of objects.
 _MARSHAL: Final = 2
 #: The first bytes of scalars in marshal's format, and of a tuple of one scalar.
@@ -103,16 +106,35 @@ def pack_scalars(args: tuple[Any, ...]) -> bytes | None:
     return marshal.dumps(args, _MARSHAL)
 
 
+def pack_numbers(values: list[Any]) -> bytes | None:
+    """Return what `unpack_scalar` reads for a list of integers of 32 bits, or of floats; None for a long one, and others."""
+    if not 0 < len(values) <= _SHORT_LIST or type(values[0]) not in _LISTED or type(values[-1]) not in _LISTED:
+        return None
+    try:
+        data = marshal.dumps(values, _MARSHAL)
+    except ValueError:
+        return None  # an object that this format does not have
+    return data if _has_numbers(data) else None
+
+
+def _has_numbers(data: bytes) -> bool:
+    """Return whether bytes are a list of integers of 32 bits, or of floats: each of them has the same size."""
+    count, size = int.from_bytes(data[1:5], "little"), len(data) - 5
+    return data[:1] == b"[" and (
+        (size == 5 * count and data[5::5] == b"i" * count) or (size == 9 * count and data[5::9] == b"g" * count)
+    )
+
+
 def unpack_scalar(data: bytes) -> Any:
-    """Return what `pack_scalar` or `pack_scalars` was given. Raises `UNPACKING_ERRORS` for most other bytes."""
+    """Return what `pack_scalar`, `pack_scalars` or `pack_numbers` was given. Raises `UNPACKING_ERRORS` for most other bytes."""
     # Damaged bytes may say that a tuple has two thousand million elements, whose memory would be taken at once.
     # These steps are in the order of what most values need.
-    if (
-        data[:1] not in _SCALAR_KINDS
-        and data[:6] not in _SINGLE
-        and (data[3:5] != b"\0\0" or len(data.translate(None, _CONTAINERS)) != len(data) - 1)
-    ):
-        _check_scalars(data)
+    if data[:1] not in _SCALAR_KINDS and data[:6] not in _SINGLE:
+        if data[:1] == b"[":
+            if not _has_numbers(data):
+                raise ValueError("bytes that are no numbers")
+        elif data[3:5] != b"\0\0" or len(data.translate(None, _CONTAINERS)) != len(data) - 1:
+            _check_scalars(data)
     return marshal.loads(data)
 
 

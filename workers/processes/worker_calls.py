@@ -10,6 +10,7 @@ waits for a client: bells are sent and received without waiting, and a result th
 from __future__ import annotations
 
 import os
+import pickle
 import select
 import socket
 import time
@@ -23,7 +24,7 @@ from ..ipc.protocol import PLACED, PLAIN, SCALARS, Kind
 from ..ipc.ring import BELL, MalformedRing
 from ..memory.arena_view import ArenaView
 from .functions import Functions
-from .plain_pickles import pickle_scalar, unpack_scalar
+from .plain_pickles import unpack_scalar
 from .prints import Prints
 from .result_slots import ResultSlots
 
@@ -245,7 +246,7 @@ class WorkerCalls:
         if not printed and kind is Kind.THREW and ring.complete(RAISED, _pack_raised(*answer[1:])):
             return
         if len(answer) > 2 and kind is Kind.ANSWER:
-            answer = kind, pickle_scalar(unpack_scalar(answer[1]))
+            answer = kind, pickle.dumps(unpack_scalar(answer[1]), pickle.HIGHEST_PROTOCOL)
         self._prints.send(_answer(ring.number, request, *answer))
         ring.complete(BY_MESSAGE)
 

@@ -16,7 +16,9 @@ import pytest
 
 import poolrt
 from poolrt.errors import CallNotLoaded, InitializerFailed, PoolRefused
+from poolrt.functions import call_pickles
 from poolrt.workers.ipc.protocol import Kind
+from poolrt.workers.processes.pickled import pickle_for_worker
 
 from .processes import BOUND_S, connects, wait_until
 
@@ -98,6 +100,31 @@ def test_a_function_is_sent_once_and_not_with_each_call(
     assert large == [Kind.FUNCTION] * 2  # alone, and in chunks
     on_rings = next(client.calls._requests) - before - 1
     assert len([kind for kind, _ in sent if kind == Kind.CALL]) + on_rings == 15
+
+
+def test_a_function_of_map_is_pickled_again_only_if_it_may_have_changed(
+    pool: poolrt.Pool, main: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exec("scale = 2\ndef f(x): return x * scale\ndef g(x): return table[x]\ntable = [5]", main)
+    pickled: list[object] = []
+
+    def note(value: object, *more: Any) -> bytes:
+        pickled.append(value)
+        return pickle_for_worker(value, *more)
+
+    monkeypatch.setattr(call_pickles, "pickle_for_worker", note)
+    f = main["f"]
+    for size in (1, 5, 1, 5):
+        assert list(pool.map(f, range(10), chunksize=size)) == [*range(0, 20, 2)]
+    assert list(pool.map(f, [1, 2, 3], chunksize=2)) == [2, 4, 6]
+    assert len(pickled) == 3  # alone, with ranges, with lists
+    main["scale"] = 3
+    assert list(pool.map(f, range(10), chunksize=5)) == [*range(0, 30, 3)]
+    assert len(pickled) == 4
+    for value in (5, 6):  # a list may change at any time
+        main["table"][0] = value
+        assert list(pool.map(main["g"], [0] * 4, chunksize=2)) == [value] * 4
+    assert len(pickled) == 6
 
 
 def _size(message: list[Any]) -> int:

@@ -20,7 +20,7 @@ import poolrt
 from poolrt.errors import CallNotLoaded
 from poolrt.functions.ring_call import RingCall
 from poolrt.workers.ipc.call_ring import RETURNED_PLAIN, SubmittingCallRing
-from poolrt.workers.processes.plain_pickles import UNPACKING_ERRORS, pack_scalars, unpack_scalar
+from poolrt.workers.processes.plain_pickles import UNPACKING_ERRORS, pack_numbers, pack_scalars, unpack_scalar
 
 from .processes import BOUND_S, wait_until
 
@@ -81,11 +81,96 @@ def test_values_of_all_kinds_are_mapped_in_order_whatever_they_come_in(own_pool:
     expected = [(type(value), repr(value)) for value in given]
     for values in (given, tuple(given), iter(given)):
         assert [(type(value), repr(value)) for value in own_pool.map(_same, values)] == expected
+    for size in (1, 3, 100):
+        found = own_pool.map(_same, given, chunksize=size)
+        assert [(type(value), repr(value)) for value in found] == expected
     futures = [own_pool.submit(_same, value) for value in given]
     assert [(type(each.result(BOUND_S)), repr(each.result())) for each in futures] == expected
     assert [repr(pair) for pair in own_pool.map(_twice, given)] == [repr((value, value)) for value in given]
     own = [*zip(range(9, 300), [*range(291)], strict=True)]
     assert [*own_pool.map(pow, range(9, 300), [*range(291)])] == [base**power for base, power in own]
+
+
+def test_lists_of_numbers_come_back_as_they_are(own_pool: poolrt.Pool) -> None:
+    _warm(own_pool, _list, "int", 0, 1)
+    for kind in ("int", "float", "bool", "mixed", "wide", "odd"):
+        for start, stop in (
+            (-3, 3),
+            (-(2**31), 4 - 2**31),
+            (2**31 - 5, 2**31),
+            (2**31 - 5, 2**31 + 1),
+            (0, 5000),
+            (7, 7),
+        ):
+            expected = _list(kind, start, stop)
+            found = own_pool.submit(_list, kind, start, stop).result(BOUND_S)
+            assert [*map(type, found)] == [*map(type, expected)]
+            assert found == expected
+            found = [*own_pool.map(partial(_convert, kind), range(start, stop), chunksize=90)]
+            assert [*map(type, found)] == [*map(type, expected)]
+            assert found == expected
+
+
+def test_a_list_that_a_worker_says_with_text_comes_by_message(
+    own_pool: poolrt.Pool, capfd: pytest.CaptureFixture[str]
+) -> None:
+    _warm(own_pool, _list, "int", 0, 1)
+    assert own_pool.submit(_say_list, 5).result(BOUND_S) == [0, 1, 2, 3, 4]
+    assert [own_pool.submit(_say_list, 5).result(BOUND_S) for _ in range(20)] == [[0, 1, 2, 3, 4]] * 20
+    wait_until(lambda: capfd.readouterr().out.count("five") > 0, "the text has come")
+
+
+def _say_list(count: int) -> list[int]:
+    print("five", flush=True)
+    return [*range(count)]
+
+
+class _Number(int):
+    """A number that is no plain one."""
+
+
+def _convert(kind: str, value: int) -> Any:
+    if kind == "mixed":
+        return (value, float(value), None)[value % 3]
+    if kind == "odd":
+        return (value, _Number(value), bytearray(b"i123"), np.int32(5), [value])[abs(value) % 5] if value % 7 else value
+    values: dict[str, Any] = {"int": value, "float": value / 3, "bool": bool(value), "wide": value << 31}
+    return values[kind]
+
+
+def _list(kind: str, start: int, stop: int) -> list[Any]:
+    return [_convert(kind, value) for value in range(start, stop)]
+
+
+def test_lists_of_numbers_are_packed_without_a_pickle_and_no_others() -> None:
+    rng = random.Random(3)
+    for values in ([1], [1.5], [0, -1, 2**31 - 1, -(2**31)], [float("nan"), -0.0, 1e300], [5] * 4096):
+        packed = pack_numbers(values)
+        assert packed is not None
+        assert repr(unpack_scalar(packed)) == repr(values)
+        for _ in range(300):
+            damaged = bytearray(packed)
+            damaged[rng.choice([0, 1, 2, 3, 4, rng.randrange(len(packed))])] = rng.randrange(256)
+            tracemalloc.start()
+            try:
+                unpack_scalar(bytes(damaged))
+            except UNPACKING_ERRORS:
+                pass
+            assert tracemalloc.get_traced_memory()[1] < 1_000_000
+            tracemalloc.stop()
+    others: list[list[Any]] = [[], [5] * 4097, [True], [1, True, 1], [1, 2.5], [1, 2**31, 1], [1, None, 1], [1, [2], 1]]
+    others += [
+        [1, bytearray(b"i1234"), 1],
+        [1, _Number(2), 1],
+        [1, np.float64(1), 1],
+        [1, object(), 1],
+        ["a"],
+        [1, "i", 1],
+    ]
+    assert [pack_numbers(values) for values in others] == [None] * len(others)
+    for wrong in (b"[", b"[\1\0\0\0", b"[\1\0\0\0i\0\0\0", b"[\xff\xff\xff\x7f", b"[\1\0\0\0g" + bytes(7)):
+        with pytest.raises(UNPACKING_ERRORS):
+            unpack_scalar(wrong)
 
 
 def test_calls_of_a_list_are_given_to_all_workers_alike(own_pool: poolrt.Pool) -> None:
