@@ -297,6 +297,7 @@ def _ready(bench: int, milliseconds: int) -> int:
 def _serve_all(bench: int, room: int) -> int:
     """Serve places in turn until there is something for Python; return what."""
     begun = looked = read_ticks()
+    found = 0
     while True:
         served = False
         for index in range(iload(bench + BENCH_COUNT)):
@@ -306,6 +307,11 @@ def _serve_all(bench: int, room: int) -> int:
             elif outcome >= 0:
                 atomic_store(bench + BENCH_PLACE, index)
                 return outcome
+        # After the entries that the bells are for: their clients have been woken meanwhile.
+        if found > 0:
+            if _take_bells(bench, found, room):
+                return LOOK
+            found = 0
         if served:
             atomic_store(bench + BENCH_SERVED, 1)
             now = read_ticks()
@@ -323,13 +329,12 @@ def _serve_all(bench: int, room: int) -> int:
         if _note_deferred(bench):
             looks = _DEFERRED_LOOKS
         atomic_store(bench + BENCH_LOOKS, max(looks, 0))
-        found = 0
         if _ask(bench, looks):
             found = _ready(bench, _DEFERRED_MS if looks > 0 else -1)
         _awake(bench)
         if iload(bench + BENCH_SPIN) != 0:
             _note(bench, read_processor(room) + 1)
-        if found < 0 or (found > 0 and _take_bells(bench, found, room)):
+        if found < 0:
             return LOOK
         begun = looked = read_ticks()
 
