@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any
 
 import numpy as np
@@ -10,7 +12,7 @@ from hypothesis import given, settings
 from numpy.typing import NDArray
 
 from poolrt import Graph
-from poolrt.graph.passes import PASSES, optimize
+from poolrt.graph.passes import ORDER, PASSES, optimize
 from poolrt.graph.wire import to_wire
 from tests.poolrt.graph.interpreter import run_wire
 from tests.poolrt.graph.random_graphs import graphs
@@ -62,3 +64,31 @@ def test_optimising_leaves_the_graph_itself_alone(drawn: tuple[Graph, dict[str, 
     assert len(optimised["nodes"]) <= len(before["nodes"])
     assert [name for name, _ in optimised["outputs"]] == [name for name, _ in before["outputs"]]
     assert optimised["inputs"] == before["inputs"]
+
+
+@settings(max_examples=100, deadline=None)
+@given(graphs())
+def test_a_pass_changes_no_graph_without_nodes_of_its_kinds(drawn: tuple[Graph, dict[str, Array]]) -> None:
+    graph, _ = drawn
+    ir = graph.to_ir()
+    for each in ORDER:
+        kept = {} if each.kinds is None else {node.kind for node in ir.nodes} & each.kinds
+        if each.kinds is not None and not kept:
+            assert to_wire(each.load()(ir))[0] == to_wire(ir)[0]
+        ir = each.load()(ir)
+    # So all of them give what those that are needed give
+    assert to_wire(ir)[0] == graph.to_wire()[0]
+
+
+def test_a_small_graph_imports_few_passes() -> None:
+    program = """
+import sys
+import poolrt
+
+g = poolrt.Graph("small")
+g.output("y", g.eltwise(g.input("x", (2, 3)), "relu"))
+g.to_wire()
+print(*(name.rpartition(".")[2] for name in sys.modules if name.startswith("poolrt.graph.passes.")))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert {*done.stdout.split()} == {"quantised", "identities", "dead", "rewriter"}
