@@ -30,7 +30,7 @@ _NOT_OURS: Final = re.compile(r"poolrt-pocl-|\.ses$")
 #: How `tempfile` names files.
 _TRIAL: Final = re.compile(r"[a-z0-9_]{8}")
 #: Helpers of multiprocessing that stay, on purpose, for as long as the process that first needed them.
-_KEPT: Final = re.compile(r"from multiprocess(ing)?\.(resource_tracker|forkserver) import main")
+_KEPT: Final = re.compile(r"from multiprocessing\.(resource_tracker|forkserver) import main")
 
 
 @contextmanager

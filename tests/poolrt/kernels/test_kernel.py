@@ -382,7 +382,6 @@ _NOT_WHEN_WARM = {
         "onnx",
         "rich",
         "cloudpickle",
-        "multiprocess",
     ),
     *(
         "hashlib",

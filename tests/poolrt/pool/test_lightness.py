@@ -37,15 +37,15 @@ def test_a_worker_that_has_run_a_graph_has_imported_no_compiler_and_no_numpy(poo
     [
         (
             "import poolrt.pool, poolrt.connection.launch",
-            ("numpy", "msgpack", "dataclasses", "multiprocess", "cloudpickle"),
+            ("numpy", "msgpack", "dataclasses", "cloudpickle"),
         ),
         (
             "import poolrt.connection.session, poolrt.loads.loading",
-            ("multiprocess", "cloudpickle", "subprocess", "dataclasses"),
+            ("cloudpickle", "subprocess", "dataclasses"),
         ),
         (
             "import poolrt.coordinator.entry, poolrt.coordinator.loop, poolrt.graph.lower, poolrt.cachestore",
-            ("numpy", "multiprocess", "cloudpickle", "dataclasses", "inspect"),
+            ("numpy", "cloudpickle", "dataclasses", "inspect"),
         ),
     ],
 )

@@ -18,7 +18,7 @@ from tests.workers.primitives.warm_hit import BLOCKED
 ROOT = Path(__file__).resolve().parents[3]
 LIMIT_S = 60.0
 HEAVY = {
-    "numba", "llvmlite", "numpy", "scipy", "redis", "hiredis", "asyncio", "pyopencl", "rich", "onnx", "multiprocess", *BLOCKED,
+    "numba", "llvmlite", "numpy", "scipy", "redis", "hiredis", "asyncio", "pyopencl", "rich", "onnx", *BLOCKED,
 }  # fmt: skip
 #: What only misses, Redis, other operations and other engines need.
 UNNEEDED = {

@@ -17,7 +17,6 @@ def test_every_library_that_poolrt_needs_is_checked_and_here_none_is_missing() -
         "numpy",
         "numba",
         "pyopencl",
-        "multiprocess",
         "cloudpickle",
         "msgpack",
         "redis",
