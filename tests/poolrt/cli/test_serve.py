@@ -205,7 +205,11 @@ def test_a_model_runs_on_a_server_and_a_second_load_creates_nothing(place: Place
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_stops_a_server_cleanly(place: Place, number: signal.Signals) -> None:
-    server, _ = place.serve("--socket", str(place.socket))
+    before = signal.signal(number, signal.SIG_DFL)  # nohup ignores a hang-up, and children inherit that
+    try:
+        server, _ = place.serve("--socket", str(place.socket))
+    finally:
+        signal.signal(number, before)
     with poolrt.connect(place.socket) as pool:
         busy = pool.submit(time.sleep, 60)
         server.send_signal(number)
