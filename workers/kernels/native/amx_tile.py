@@ -16,7 +16,7 @@ import llvmlite.ir as ir
 
 from .atomics import system_call
 from .compiler import types
-from .compiler.language import intrinsic
+from .compiler.language import intrinsic, not_inlined
 from .vec import I8, I32, I64, Builder, Value, pointer
 
 #: Rows of a tile at most, on the left and of sums; groups along K at most; columns of a block.
@@ -44,7 +44,7 @@ _ASKED: Final = "asked_for_tiles"
 def ask_for_tiles(_: Any) -> Any:
     """Ask the system once a process for the use of tiles: a process that was not asked for gets a signal.
 
-    Children of the process have the use from it; a process that is loaded anew does not, nor does its copy of the kernel.
+    Processes that it forks have the use, too. A program that it starts does not, and its kernels ask again.
     """
 
     def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
@@ -122,6 +122,32 @@ def make_tile_sums(product: str, high: int, wide: int) -> Any:
         return types.void(*[types.int64] * 11), emit
 
     return sums
+
+
+def make_products(product: str) -> Any:
+    """Return the function of kernels that computes sums of ``high`` panels by ``wide`` blocks, 1 or 2 each, see `make_tile_sums`.
+
+    ``along`` is the bytes of a product along K, from which those of the right factor follow.
+    """
+    both, one_block, one_panel, single = (make_tile_sums(product, high, wide) for high in (2, 1) for wide in (2, 1))
+
+    @not_inlined
+    def add_products(
+        high: int, wide: int, adds: int, T: int, steps: int, left: int, panel: int, row: int, along: int, right: int,
+        block: int, to: int,
+    ) -> None:  # fmt: skip
+        down = along * ROWS
+        if high == 2:
+            if wide == 2:
+                both(adds, T, steps, left, panel, row, along, right, block, down, to)
+            else:
+                one_block(adds, T, steps, left, panel, row, along, right, block, down, to)
+        elif wide == 2:
+            one_panel(adds, T, steps, left, panel, row, along, right, block, down, to)
+        else:
+            single(adds, T, steps, left, panel, row, along, right, block, down, to)
+
+    return add_products
 
 
 def _emit_sums(b: Builder, product: str, high: int, wide: int, a: list[Value]) -> None:

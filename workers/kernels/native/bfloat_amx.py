@@ -15,15 +15,14 @@ from .amx_tile import (
     CONFIG_BYTES,
     PRODUCTS,
     ROW_BYTES,
-    ROWS,
     SUM_BYTES,
     ask_for_tiles,
     configure_tiles,
-    make_tile_sums,
+    make_products,
     release_tiles,
 )
 from .compiler import types
-from .compiler.language import intrinsic, not_inlined
+from .compiler.language import intrinsic
 from .elements import STORED, masked_load, masked_store, narrowed, widened
 from .stack_room import stack_room
 from .vec import F32, Builder, Value, lanes_below, load, maximum, splat
@@ -38,27 +37,10 @@ def make(isa: str, bias: str, dst: str) -> tuple[Callable[..., None], Any]:
     left; ``groups`` and ``tail``; and the lower bound of results. One item of work is a strip of panels for two vectors of
     columns. The last panel begins earlier if rows are no whole panels: nothing behind the left matrix is read.
     """
-    product = PRODUCTS["bf16", "bf16"]
-    both, one_block, one_panel, single = (make_tile_sums(product, high, wide) for high in (2, 1) for wide in (2, 1))
+    add_products = make_products(PRODUCTS["bf16", "bf16"])
     store_row = _make_store(bias, dst)
     bias_size, size = item_size(bias or "f32"), item_size(dst)
     config_room, sum_room = stack_room(CONFIG_BYTES), stack_room(ALL_SUM_BYTES)
-
-    @not_inlined
-    def add_products(
-        high: int, wide: int, adds: int, steps: int, left: int, panel: int, row: int, along: int, right: int, block: int,
-        to: int,
-    ) -> None:  # fmt: skip
-        down = along * ROWS
-        if high == 2:
-            if wide == 2:
-                both(adds, 1, steps, left, panel, row, along, right, block, down, to)
-            else:
-                one_block(adds, 1, steps, left, panel, row, along, right, block, down, to)
-        elif wide == 2:
-            one_panel(adds, 1, steps, left, panel, row, along, right, block, down, to)
-        else:
-            single(adds, 1, steps, left, panel, row, along, right, block, down, to)
 
     def matrix_product(
         begin: int, end: int, left: int, right: int, biases: int, dst: int, steps: int, tail_step: int, rows: int,
@@ -86,10 +68,10 @@ def make(isa: str, bias: str, dst: str) -> tuple[Callable[..., None], Any]:
                 source, distance = left + start * row, (other - start) * row
                 if tail != 0:
                     configure_tiles(config, height, groups)
-                add_products(high, wide, 0, steps, source, distance, row, groups * 4, factors, block, sums)
+                add_products(high, wide, 0, 1, steps, source, distance, row, groups * 4, factors, block, sums)
                 if tail != 0:
                     configure_tiles(config, height, tail)
-                    add_products(high, wide, 1, tail_step, source + done, distance, row, tail * 4, factors + done * 16,
+                    add_products(high, wide, 1, 1, tail_step, source + done, distance, row, tail * 4, factors + done * 16,
                                  block, sums)  # fmt: skip
                 for i in range(high):
                     start = min((panel + i) * height, rows - height)

@@ -16,15 +16,14 @@ from .amx_tile import (
     CONFIG_BYTES,
     PRODUCTS,
     ROW_BYTES,
-    ROWS,
     SUM_BYTES,
     ask_for_tiles,
     configure_tiles,
-    make_tile_sums,
+    make_products,
     release_tiles,
 )
 from .compiler import types
-from .compiler.language import intrinsic, not_inlined
+from .compiler.language import intrinsic
 from .integer_tile import SIZES, IntegerTile, TileArguments, emit_stores
 from .integers import load_s32
 from .stack_room import stack_room
@@ -47,29 +46,12 @@ def make(isa: str, src: str, dtype: str, residual: str, exact: bool, part: bool)
     of dst. One item of work is a strip of tiles for two output blocks of one group of one image. The last tile of a row
     begins earlier if positions are no whole tiles, and does not store again what the one before has.
     """
-    product = PRODUCTS[src, "s8"]
-    both, one_block, one_panel, single = (make_tile_sums(product, high, wide) for high in (2, 1) for wide in (2, 1))
+    add_products = make_products(PRODUCTS[src, "s8"])
     store_row = _make_store(dtype, residual, exact, part)
     size, other_size = SIZES[dtype], SIZES.get(residual, 0)
     least, most = _RANGES.get(dtype, (-np.inf, np.inf))
     bytewise = dtype in _RANGES
     config_room, sum_room = stack_room(CONFIG_BYTES), stack_room(ALL_SUM_BYTES)
-
-    @not_inlined
-    def add_products(
-        high: int, wide: int, adds: int, T: int, steps: int, left: int, panel: int, step: int, along: int, right: int,
-        block: int, to: int,
-    ) -> None:  # fmt: skip
-        down = along * ROWS
-        if high == 2:
-            if wide == 2:
-                both(adds, T, steps, left, panel, step, along, right, block, down, to)
-            else:
-                one_block(adds, T, steps, left, panel, step, along, right, block, down, to)
-        elif wide == 2:
-            one_panel(adds, T, steps, left, panel, step, along, right, block, down, to)
-        else:
-            single(adds, T, steps, left, panel, step, along, right, block, down, to)
 
     def conv(
         begin: int, end: int, src: int, weights: int, dst: int, other: int, terms: int, factors: int, offsets: int,
