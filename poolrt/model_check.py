@@ -123,7 +123,7 @@ def check_model(
 
 
 def _targets(ir: GraphIR, settings: Settings) -> dict[str, Target]:
-    targets = {"cpu": cpu_target(settings.max_cpu_isa or None)}
+    targets = {"cpu": cpu_target(settings.max_cpu_isa)}
     for engine in {ir.engine, *(node.engine for node in ir.nodes)} - {"cpu", ""}:
         from .workers.engines.opencl import opencl_target
 

@@ -129,4 +129,25 @@ class Flag:
         return value
 
 
-Kind = Text | Choice | Integer | Size | Seconds | Flag
+@dataclass(frozen=True, slots=True)
+class Instructions:
+    """An ISA level of this host and, each after a ``+``, extensions, in any order; or the empty string for all of them."""
+
+    @property
+    def expected(self) -> str:
+        from poolrt.workers.engines.isa import describe_offered
+
+        return describe_offered()
+
+    def parse(self, value: object) -> str:
+        if not isinstance(value, str):
+            raise ValueError
+        if not value:
+            return ""
+        from poolrt.workers.engines.isa import parse_instructions
+
+        level, extensions = parse_instructions(value)
+        return "+".join((level, *extensions))
+
+
+Kind = Text | Choice | Integer | Size | Seconds | Flag | Instructions

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from poolrt.cachestore.deferred_dataclass import dataclass, field, fields
 
-from .setting_kinds import KIB, Choice, Flag, Integer, Kind, Seconds, Size, Text, is_text
+from .setting_kinds import KIB, Choice, Flag, Instructions, Integer, Kind, Seconds, Size, Text, is_text
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -124,10 +124,9 @@ class Settings:
     #: Microseconds that a client and a worker look for each other's next step before they sleep, and only while the other one
     #: was last seen on another processor. 0: they sleep at once; 50 makes short runs much faster where processors are free.
     spin_us: int = _knob(0, "pool", Integer(0, 1000))
-    #: Strongest instruction set that kernels are made for, to share entries with weaker hosts; empty: this host's.
-    max_cpu_isa: str = _knob(
-        "", "pool", Text("'x86-64', 'x86-64-v2', 'x86-64-v3', 'x86-64-v4' or ''", r"(x86-64(-v[234])?)?")
-    )
+    #: Strongest instructions that kernels are made for, to share entries with weaker hosts: a level such as x86-64-v3, the last
+    #: one also with extensions, as x86-64-v4+avx512_vnni; empty: all of this host. Engines without a pool keep it too.
+    max_cpu_isa: str = _knob("", "pool", Instructions())
     #: Functions that a worker calls before it is replaced by a new one; 0: as many as come.
     max_tasks_per_child: int = _knob(0, "pool", Integer(0))
     #: Whether clients may send code to the workers: plain functions, pickled, and kernels of their own in graphs.
@@ -317,7 +316,7 @@ def _from_file(path: Path) -> dict[str, Any]:
             if key not in known:
                 raise SettingsError(str(path), f"[{table}] {key}", _unknown("setting", key, known))
             kind: Kind = _KNOBS[key].metadata["kind"]
-            if isinstance(value, str) and not isinstance(kind, Text | Choice | Size):
+            if isinstance(value, str) and not isinstance(kind, Text | Choice | Size | Instructions):
                 raise SettingsError(str(path), f"[{table}] {key}", f"expected {kind.expected}, got {value!r}")
             values[key] = _parse(kind, value, str(path), f"[{table}] {key}")
     return values

@@ -74,7 +74,7 @@ _LARGE_BYTES: Final = 256 * 1024
 class BackgroundThread:
     """Runs tasks and keeps their outcomes for `take`; ``store_options`` are `CacheStore.connect`'s.
 
-    Graphs are lowered for workers of ``threads`` threads, and for no later ISA level than ``max_isa``. `fileno` is
+    Graphs are lowered for workers of ``threads`` threads, and for the instructions of ``max_isa``. `fileno` is
     readable while there are outcomes. At a ``verbose`` level that prints executions, plans contain their texts.
 
     ``is_beside_others`` returns whether clients of other owners are active: the thread asks it. Graphs that call kernels of
@@ -86,7 +86,7 @@ class BackgroundThread:
     def __init__(
         self,
         store_options: Mapping[str, Any],
-        max_isa: str | None,
+        max_isa: str,
         threads: int,
         verbose: str = "0",
         is_beside_others: Callable[[Owner], bool] = lambda owner: False,

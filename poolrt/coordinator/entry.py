@@ -11,6 +11,7 @@ import warnings
 from typing import TYPE_CHECKING
 
 import poolrt.workers.plans.execution_plan  # noqa: F401 - see serve_client
+from poolrt.workers.engines.isa import LIMIT
 from poolrt.workers.ipc.channel import Channel, ChannelError
 from poolrt.workers.ipc.protocol import Kind, check_message
 from poolrt.workers.processes.fork_server import start_fork_server
@@ -56,7 +57,9 @@ def serve_client(sock: socket.socket) -> int:
         message = channel.receive() if channel.wait(_CONFIGURE_S) else None
         if message is None or check_message(message) is not Kind.CONFIGURE:
             return 1
-        loop = Loop(Configuration(**message[1]), fork_server)
+        configuration = Configuration(**message[1])
+        os.environ[LIMIT] = configuration.max_cpu_isa
+        loop = Loop(configuration, fork_server)
     except ChannelError:
         return 1
     except Exception as error:  # noqa: BLE001 - the client gets the reason of any failure
@@ -91,6 +94,7 @@ def serve_path(
         listener = Listener(os.fspath(path))
         try:
             configuration = Configuration.of(settings)
+            os.environ[LIMIT] = configuration.max_cpu_isa
             loop = Loop(configuration, fork_server, listener)
             for number in ends:
                 signal.signal(number, lambda *_: loop.stop())

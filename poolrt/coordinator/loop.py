@@ -106,6 +106,7 @@ class Loop:
                 "verbose": configuration.verbose,
                 "constant_files": configuration.constant_files,
                 "spin_us": configuration.spin_us,
+                "max_cpu_isa": configuration.max_cpu_isa,
             },
             configuration.start_timeout_s,
             self._numbers,
@@ -133,7 +134,7 @@ class Loop:
         use_one_heap()
         self._background = BackgroundThread(
             configuration.store,
-            configuration.max_cpu_isa or None,
+            configuration.max_cpu_isa,
             configuration.threads,
             configuration.verbose,
             self._pacing.is_beside_others,

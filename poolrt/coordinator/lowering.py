@@ -30,13 +30,13 @@ _PRIMITIVE_BYTES: Final = 2048
 class LoweringRequest:
     """How a graph is lowered.
 
-    For the ``targets`` of engines beside the host, for no later ISA level than ``max_isa``, and for workers of ``threads``
+    For the ``targets`` of engines beside the host, for the instructions of ``max_isa``, and for workers of ``threads``
     threads; ``with_texts`` for verbose lines. Graphs that call kernels of users are refused unless ``functions``.
     """
 
     name: str
     targets: dict[str, Any]
-    max_isa: str | None
+    max_isa: str
     threads: int
     with_texts: bool
     functions: bool = True

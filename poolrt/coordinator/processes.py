@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from poolrt.cachestore.deferred_dataclass import dataclass, field
+from poolrt.workers.engines.isa import LIMIT
 from poolrt.workers.ipc.channel import Channel, ChannelClosed, MalformedMessage, pair
 from poolrt.workers.ipc.protocol import Kind, check_message
 from poolrt.workers.ipc.spawn import start_program
@@ -233,6 +234,7 @@ class Processes:
         descriptors = (theirs.fileno(), self._arena) if role == Role.WORKER.value else (theirs.fileno(),)
         server.expected[number] = None
         environment = thread_variables(self._options["threads"] if role == Role.WORKER.value else 1)
+        environment[LIMIT] = self._options["max_cpu_isa"]
         options = {**self._options, "environment": environment, "descriptors": len(descriptors)}
         with theirs:
             try:

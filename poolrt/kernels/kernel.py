@@ -26,7 +26,7 @@ from poolrt.cachestore.key import Key
 from poolrt.numba.fingerprint import Fingerprint
 from poolrt.numba.process_store import find_on_node, process_store
 from poolrt.workers.engines import object_loader
-from poolrt.workers.engines.isa import host_isa
+from poolrt.workers.engines.isa import chosen_instructions
 from poolrt.workers.engines.object_loader import ObjectError, load_object
 from poolrt.workers.primitives.toolchain import toolchain
 
@@ -315,8 +315,8 @@ def _settings() -> dict[str, str]:
 
 
 def _isa() -> str:
-    """Return the ISA level that kernels are compiled for: this host's."""
-    return host_isa()
+    """Return the ISA level that kernels are compiled for: this host's, or a weaker one that the setting max_cpu_isa names."""
+    return chosen_instructions()[0]
 
 
 def _target() -> dict[str, object]:

@@ -14,7 +14,6 @@ import pytest
 
 from poolrt.cachestore.options import StoreOptions, options_from_environment
 from poolrt.settings import Settings, SettingsError, env_name, section, unknown_variables
-from poolrt.workers.engines.target import ISA_LEVELS
 
 ROOT = Path(__file__).resolve().parents[2]
 CONFIGS = ROOT / "configs"
@@ -187,11 +186,6 @@ def test_a_misspelt_variable_is_reported_and_a_known_one_is_not() -> None:
     assert unknown_variables({"POOLRT_WROKERS": "2", "POOLRT_WORKERS": "2", "POOLRT_CONFIG": "", "HOME": "/"}) == [
         "POOLRT_WROKERS"
     ]
-
-
-def test_the_instruction_sets_that_settings_accept_are_those_the_engine_knows() -> None:
-    for level in ISA_LEVELS:
-        assert Settings.load(environ={}, max_cpu_isa=level).max_cpu_isa == level
 
 
 def test_reading_settings_imports_nothing_heavy() -> None:

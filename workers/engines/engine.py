@@ -48,10 +48,11 @@ class Engine(Immutable):
     def __init__(self, kind: str, index: int = 0, *, kept: int = _KEPT) -> None:
         """Open device ``index`` of a kind: ``cpu``, of which there is one, or ``opencl``.
 
-        ``kept`` is the number of kernels that stay realized after their last use.
+        ``kept`` is the number of kernels that stay realized after their last use. Code for the CPU is made for all
+        instructions of this host, or for those that the setting max_cpu_isa names (``POOLRT_MAX_CPU_ISA``).
 
         The first OpenCL engine of a process starts the drivers, their CPU devices with as many threads as this process
-        may use cores. Raises ValueError naming the argument, and EngineUnavailable if there is no such device.
+        may use cores. Raises ValueError naming the argument or the setting, and EngineUnavailable if there is no such device.
         """
         device: CpuEngine | OpenClEngine
         engine_kind(kind)

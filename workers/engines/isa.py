@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from functools import lru_cache
 from typing import Final
 
@@ -20,12 +21,85 @@ EXTENSIONS: Final[dict[str, str]] = {
     "amx_bf16": "amx-bf16",
     "amx_int8": "amx-int8",
 }
+_LAST: Final = [*ISA_LEVELS][-1]
 
+#: The setting with the strongest instructions that code is made for, the table of the settings' file that has it, and its
+#: variable. Engines of a process without a pool read the variable, then the file; a pool gives its processes the variable.
+_SETTING: Final = "max_cpu_isa"
+_TABLE: Final = "pool"
+LIMIT: Final = "POOLRT_MAX_CPU_ISA"
 
 #: Numbers of the system call that asks for a state component, and of the component that tiles are.
 _ARCH_PRCTL: Final = 158
 _ARCH_REQ_XCOMP_PERM: Final = 0x1023
 _TILE_DATA: Final = 18
+
+
+def chosen_instructions(limit: str | None = None) -> tuple[str, tuple[str, ...]]:
+    """Return the ISA level and the extensions that code is made for: this host's, or those that ``limit`` names.
+
+    ``limit`` is a level and, each after a ``+``, extensions; empty: all of this host. None: the one that the environment names.
+    Raises ValueError, naming the source, for a limit that is none or that this host does not have.
+    """
+    source, limit = _named_limit() if limit is None else (_SETTING, limit)
+    if limit:
+        try:
+            return parse_instructions(limit)
+        except ValueError:
+            raise ValueError(f"{source}: expected {describe_offered()}, got {limit!r}") from None
+    flags = cpu_flags()
+    level = host_isa(flags)
+    return level, host_extensions(flags) if level == _LAST else ()
+
+
+def parse_instructions(text: str) -> tuple[str, tuple[str, ...]]:
+    """Return the ISA level and the extensions that a text names. Raises ValueError if this host does not have all of them."""
+    level, *extensions = text.split("+")
+    flags = cpu_flags()
+    order = list(ISA_LEVELS)
+    if level not in order[: order.index(host_isa(flags)) + 1]:
+        raise ValueError
+    if extensions and (level != _LAST or not {*extensions} <= {*host_extensions(flags)}):
+        raise ValueError
+    return level, tuple(e for e in EXTENSIONS if e in extensions)
+
+
+def describe_offered() -> str:
+    """Return a description of the limits that this host can have."""
+    flags = cpu_flags()
+    order = list(ISA_LEVELS)
+    *weaker, level = order[: order.index(host_isa(flags)) + 1]
+    levels = f"{', '.join(weaker)} or {level}" if weaker else level
+    extensions = [f"+{each}" for each in host_extensions(flags)] if level == _LAST else []
+    also = f", {level} also with any of {', '.join(extensions)}" if extensions else ""
+    return f"instructions of this host ({levels}{also}) or ''"
+
+
+def _named_limit() -> tuple[str, str]:
+    """Return the name of the source, and the limit: of the variable, else of the file that POOLRT_CONFIG names, else none.
+
+    The file is the one that `poolrt.settings` reads, which this floor cannot import. Raises ValueError if it is unreadable.
+    """
+    if LIMIT in os.environ:
+        return LIMIT, os.environ[LIMIT]
+    named = os.environ.get("POOLRT_CONFIG")
+    if not named:
+        return LIMIT, ""
+    import tomllib
+
+    path = os.path.expanduser(named)
+    try:
+        with open(path, "rb") as file:
+            table = tomllib.load(file).get(_TABLE, {})
+    except OSError as error:
+        raise ValueError(f"{path}: cannot be read: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path}: is not TOML: {error}") from error
+    value = table.get(_SETTING, "") if isinstance(table, dict) else table
+    source = f"{path}: [{_TABLE}] {_SETTING}"
+    if not isinstance(value, str):
+        raise ValueError(f"{source}: expected {describe_offered()}, got {value!r}")
+    return source, value
 
 
 def host_isa(flags: frozenset[str] | None = None) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 from poolrt.cachestore.deferred_dataclass import dataclass, field, replace
 
-from .isa import EXTENSIONS, ISA_LEVELS, cpu_flags, host_extensions, host_isa
+from .isa import EXTENSIONS, ISA_LEVELS, chosen_instructions, host_isa
 
 __all__ = ["EXTENSIONS", "ISA_LEVELS", "Target", "cpu_target", "host_isa"]
 
@@ -87,19 +87,14 @@ class Target:
 
 
 def cpu_target(max_isa: str | None = None) -> Target:
-    """Return the CPU target of this host, capped at the level ``max_isa`` where given, which has no extensions.
+    """Return the CPU target that code is made for: of this host, or of the weaker instructions that ``max_isa`` names.
 
-    Raises ValueError for an unknown level.
+    ``max_isa`` is the setting max_cpu_isa: an ISA level without extensions, or with those that follow, each after a ``+``;
+    empty: all of this host. None: the one that the environment names (`chosen_instructions`). Raises ValueError for
+    instructions that this host does not have.
     """
-    flags = cpu_flags()
-    level = host_isa(flags)
-    if max_isa is not None:
-        order = list(ISA_LEVELS)
-        if max_isa not in order:
-            raise ValueError(f"unknown ISA level {max_isa!r}; known: {', '.join(order)}")
-        level = min(level, max_isa, key=order.index)
-    has_all = max_isa is None and level == list(ISA_LEVELS)[-1]
-    return Target("cpu", "native", _device(level, [*host_extensions(flags)] if has_all else []))
+    level, extensions = chosen_instructions(max_isa)
+    return Target("cpu", "native", _device(level, [*extensions]))
 
 
 @lru_cache(maxsize=256)

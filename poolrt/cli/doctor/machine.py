@@ -14,7 +14,7 @@ from typing import Final
 from poolrt.cli.report import bytes_text
 from poolrt.coordinator.configuration import quota
 from poolrt.settings import Settings
-from poolrt.workers.engines.target import host_isa
+from poolrt.workers.engines.isa import chosen_instructions
 
 from .finding import Finding, fail, ok, warn
 
@@ -26,7 +26,7 @@ _CGROUP: Final = Path("/sys/fs/cgroup")
 def findings(settings: Settings) -> Iterator[Finding]:
     """Check the machine; writes nothing but one page of anonymous memory."""
     yield _interpreter()
-    yield _processor()
+    yield _processor(settings)
     yield _cores(settings)
     yield _memory(settings)
     yield _arena()
@@ -41,14 +41,18 @@ def _interpreter() -> Finding:
     return ok("python", seen)
 
 
-def _processor() -> Finding:
+def _processor(settings: Settings) -> Finding:
     try:
-        level = host_isa()
+        level, extensions = chosen_instructions("")
     except (RuntimeError, OSError) as error:
         return fail("processor", str(error), "run on an x86-64 host, or use engine opencl")
+    seen = "+".join((level, *extensions))
+    if settings.max_cpu_isa not in ("", seen):
+        seen += f"; kernels are made for {settings.max_cpu_isa} (max_cpu_isa)"
+        level = settings.max_cpu_isa.partition("+")[0]
     if level < "x86-64-v3":
-        return warn("processor", level, "kernels run without AVX2 on this processor: several times slower")
-    return ok("processor", level)
+        return warn("processor", seen, "kernels run without AVX2 on this processor: several times slower")
+    return ok("processor", seen)
 
 
 def _cores(settings: Settings) -> Finding:

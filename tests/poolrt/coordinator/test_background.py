@@ -63,7 +63,7 @@ def test_a_bug_in_lowering_is_an_internal_error_and_a_malformed_graph_is_refused
     def lookup(*_: object) -> Any:
         raise KeyError("planted")
 
-    with closing(BackgroundThread({"home": str(tmp_path)}, None, 1)) as thread:
+    with closing(BackgroundThread({"home": str(tmp_path)}, "", 1)) as thread:
         # Given a bug in one step of lowering, when a sound graph is lowered
         with monkeypatch.context() as patch:
             patch.setitem(layouts._POLICIES, "eltwise", lookup)
@@ -84,7 +84,7 @@ def test_a_bug_in_lowering_is_an_internal_error_and_a_malformed_graph_is_refused
 
 
 def test_a_graph_that_was_lowered_is_not_lowered_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    with closing(BackgroundThread({"home": str(tmp_path)}, None, 1)) as thread:
+    with closing(BackgroundThread({"home": str(tmp_path)}, "", 1)) as thread:
         _, first = outcome_of(thread, lowering(1, wire_of("relu")))
         # Given a bug that fails every lowering, when the same graph is loaded again, then it is there
         with monkeypatch.context() as patch:
@@ -100,15 +100,15 @@ def test_a_graph_that_another_coordinator_has_lowered_is_not_lowered_again(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(source_stamp, "_BEGUN", time.time() + 10)  # sources count as unchanged since the start
-    with closing(BackgroundThread({"home": str(tmp_path)}, None, 1)) as thread:
+    with closing(BackgroundThread({"home": str(tmp_path)}, "", 1)) as thread:
         _, first = outcome_of(thread, lowering(1, wire_of("relu")))
     # Given a bug that fails every lowering, when another thread gets the same graph, then the node has it
     monkeypatch.setitem(layouts._POLICIES, "eltwise", None)
-    with closing(BackgroundThread({"home": str(tmp_path)}, None, 1)) as thread:
+    with closing(BackgroundThread({"home": str(tmp_path)}, "", 1)) as thread:
         assert outcome_of(thread, lowering(1, wire_of("relu"))) == ("on_lowered", first)
         # And another graph is lowered, as is this one for another number of threads
         assert outcome_of(thread, lowering(2, wire_of("tanh")))[0] == "on_load_failed"
-    with closing(BackgroundThread({"home": str(tmp_path)}, None, 2)) as thread:
+    with closing(BackgroundThread({"home": str(tmp_path)}, "", 2)) as thread:
         assert outcome_of(thread, lowering(1, wire_of("relu")))[0] == "on_load_failed"
 
 
@@ -128,7 +128,7 @@ opened = threading.Event()
 sys.meta_path.insert(0, Gate())
 g = Graph("small")
 g.output("y", g.eltwise(g.input("x", (2, 3)), "relu"))
-thread = BackgroundThread({"home": os.getcwd()}, None, 1)
+thread = BackgroundThread({"home": os.getcwd()}, "", 1)
 thread.submit(Lower(1, 1, "small", PendingGraph(pack_graph(g.to_wire()[0])), {}))
 opened.set()
 with selectors.DefaultSelector() as selector:
@@ -153,7 +153,7 @@ def test_a_client_whose_graphs_are_refused_delays_only_its_own_next_graphs(tmp_p
     malformed = wire_of("relu")
     malformed["nodes"] = [malformed["nodes"][0][:2]] * 5000
     careless, careful = (1, 0), (2, 0)
-    with closing(BackgroundThread({"home": str(tmp_path)}, None, 1, "0", lambda owner: True)) as thread:
+    with closing(BackgroundThread({"home": str(tmp_path)}, "", 1, "0", lambda owner: True)) as thread:
         # Given a client that has sent three malformed graphs, when another one loads a sound graph
         for load in (1, 2, 3):
             thread.submit(lowering(load, malformed), careless)
@@ -174,7 +174,7 @@ def test_requests_for_statistics_that_wait_have_one_look_at_the_store(
         return stats(store)
 
     monkeypatch.setattr(CacheStore, "stats", counted)
-    with closing(BackgroundThread({"url": f"unix://{tmp_path}/no.sock", "home": str(tmp_path)}, None, 1)) as thread:
+    with closing(BackgroundThread({"url": f"unix://{tmp_path}/no.sock", "home": str(tmp_path)}, "", 1)) as thread:
         with thread._changed:  # the thread takes no task meanwhile
             for request in range(5):
                 workers = [{"pid": os.getpid()}, {"pid": 2**22 + 1}]

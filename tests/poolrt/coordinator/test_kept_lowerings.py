@@ -22,7 +22,7 @@ from poolrt.coordinator.lowering import LoweringRequest, lower_here
 from poolrt.coordinator.source_stamp import stamp_sources
 from poolrt.graph.packed import pack_graph
 
-REQUEST = LoweringRequest("small", {}, None, 1, with_texts=False)
+REQUEST = LoweringRequest("small", {}, "", 1, with_texts=False)
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from tests.poolrt.pool.attacks import _chain, _constants
 from tests.poolrt.pool.processes import children, command
 
 _BOUND_S = 60.0
-_REQUEST = LoweringRequest("g", {}, None, 2, with_texts=True)
+_REQUEST = LoweringRequest("g", {}, "", 2, with_texts=True)
 
 
 def processes() -> list[int]:
@@ -59,7 +59,7 @@ def test_a_graph_is_refused_with_the_same_words() -> None:
 
 
 def test_a_bug_in_a_process_is_an_internal_error() -> None:
-    broken = LoweringRequest("g", {"opencl:0": ["no", "target"]}, None, 1, with_texts=False)
+    broken = LoweringRequest("g", {"opencl:0": ["no", "target"]}, "", 1, with_texts=False)
     with pytest.raises(PoolError, match="internal error: ValueError: "):
         lower_in_process(broken, _chain(1, "n"), lambda: False)
 
@@ -93,7 +93,7 @@ def test_a_process_that_is_killed_is_replaced_a_few_times(kills: int) -> None:
 def test_a_background_thread_that_is_stopped_ends_its_process_at_once(tmp_path: Path) -> None:
     graph = _chain(20_000, "n")
     assert len(graph) > _LARGE_BYTES
-    thread = BackgroundThread({"home": str(tmp_path)}, None, 1)
+    thread = BackgroundThread({"home": str(tmp_path)}, "", 1)
     thread.submit(Lower(1, 1, "g", PendingGraph(graph), {}))
     wait_for_process()
     begin = time.monotonic()
@@ -110,7 +110,7 @@ def test_a_coordinator_without_a_process_for_it_lowers_a_large_graph_itself(
 
     monkeypatch.setattr("poolrt.coordinator.lowering_process.start_program", refuse)
     graph = _chain(3000, "n" * 100)
-    thread = BackgroundThread({"home": str(tmp_path)}, None, 1)
+    thread = BackgroundThread({"home": str(tmp_path)}, "", 1)
     try:
         thread.submit(Lower(1, 1, "g", PendingGraph(graph), {}))
         until = time.monotonic() + _BOUND_S
@@ -118,6 +118,6 @@ def test_a_coordinator_without_a_process_for_it_lowers_a_large_graph_itself(
             assert time.monotonic() < until
             time.sleep(0.01)
         assert found[0][0] == "on_lowered"
-        assert found[0][1][1] == lower_here(LoweringRequest("g", {}, None, 1, with_texts=False), graph).graph
+        assert found[0][1][1] == lower_here(LoweringRequest("g", {}, "", 1, with_texts=False), graph).graph
     finally:
         thread.close()
