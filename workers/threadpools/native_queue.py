@@ -43,8 +43,10 @@ _ARRIVAL_NS: Final = 50_000
 _MEASURED_S: Final = 0.001
 #: Words of the queue, each on a cache line of its own.
 _ENDED, _SUBMITTED, _, _, _STOP, _RING, _RING_SIZE, _RELEASED, _SLOTS, _OPEN, _, _PLACE, _TIMES = range(_HEAD)
-#: Words behind those two: the processor of the caller, the time of an arrival, how often threads were woken.
-_CALLER, _ARRIVAL, _WAKES = 0, 3, 6
+#: Words behind those two: the processor of the caller, the time of an arrival, how often threads were woken, the least time.
+_CALLER, _ARRIVAL, _WAKES, _SOONEST = 0, 3, 6, 7
+#: The processor of the caller before the first one: none.
+_NOWHERE: Final = 1 << 20
 #: Words of a slot: the number of tasks, the next one with the generation in its upper half, those that have ended.
 _COUNT, _NEXT, _DONE = 2, 4, 5
 
@@ -132,8 +134,8 @@ class NativeQueue:
         self._words[_SLOTS].value = start + _LINE * (_HEAD + CAPACITY)
         self._words[_RING_SIZE].value = CAPACITY
         self._place = (ctypes.c_int64 * 8).from_address(start + _LINE * _PLACE)
-        self._place[_CALLER] = -1 if asynchronous else 0
-        self._place[_ARRIVAL] = _ARRIVAL_NS
+        self._place[_CALLER] = -1 if asynchronous else _NOWHERE
+        self._place[_ARRIVAL] = self._place[_SOONEST] = _ARRIVAL_NS
         rate = _ticks_of_a_microsecond(submit)
         within = _SPIN_ASYNCHRONOUS_US if asynchronous else _SPIN_WITHIN_US
         after = _SPIN_ASYNCHRONOUS_US if asynchronous else spin_us

@@ -16,7 +16,7 @@ from poolrt.workers.kernels.native import region_loop
 from poolrt.workers.kernels.native.compiler import types
 from poolrt.workers.kernels.native.compiler.codegen import compile_function
 from poolrt.workers.kernels.native.compiler.language import intrinsic
-from poolrt.workers.kernels.native.region_queue import LINE, RATE, SLEEPERS
+from poolrt.workers.kernels.native.region_queue import ARRIVAL, CALLER, LINE, RATE, SLEEPERS, SOONEST
 from poolrt.workers.kernels.native.vec import I64, Builder, Value, pointer
 from poolrt.workers.threadpools.interface import Region
 from poolrt.workers.threadpools.native import NativePool
@@ -31,6 +31,8 @@ TIMES = 6
 PAUSE_S = 0.01
 #: Nanoseconds that are shorter, and longer, than any machine takes to wake a thread.
 SHORT, LONG = 1000, 1 << 40
+#: Words of a queue behind that of the caller's processor.
+ARRIVAL_WORD, SOONEST_WORD = ((word - CALLER) // 8 for word in (ARRIVAL, SOONEST))
 
 
 def until_asleep(pool: NativePool) -> None:
@@ -129,6 +131,77 @@ def test_a_thread_is_woken_for_short_submissions_that_follow_closely(loop: Loop)
         assert pool.wake_ups > 0
 
 
+def test_a_thread_that_was_late_once_is_woken_again_after_few_submissions(loop: Loop) -> None:
+    with NativePool(2, kernels=loop) as pool:
+        place = pool._queue._place
+        place[ARRIVAL_WORD], place[SOONEST_WORD] = 1_000_000, 30_000
+        for _ in range(24):
+            until_asleep(pool)
+            # It is worth a wake-up of 133 us.
+            pool.run_regions(clocks(loop, 200_000))
+        assert pool.wake_ups > 0
+
+
+def test_a_wake_up_is_thought_to_take_no_less_than_the_least_of_late(loop: Loop) -> None:
+    with NativePool(2, kernels=loop) as pool:
+        place = pool._queue._place
+        place[ARRIVAL_WORD] = place[SOONEST_WORD] = 30_000
+        for _ in range(24):
+            until_asleep(pool)
+            pool.run_regions(clocks(loop, 30_000))
+        assert pool.wake_ups == 0
+
+
+def test_a_thread_that_sleeps_keeps_away_from_the_callers_processor_and_has_its_whole_set_when_it_works(
+    loop: Loop,
+) -> None:
+    allowed = os.sched_getaffinity(0)
+    one = {min(allowed)}
+    try:
+        with NativePool(2, kernels=loop) as pool:
+            (thread,) = pool._threads
+            number = thread.native_id
+            assert number is not None
+            os.sched_setaffinity(0, one)
+            for _ in range(4):
+                assert sets_in_tasks(pool)[number] == allowed
+                until_asleep(pool)
+                assert os.sched_getaffinity(number) == (allowed - one or allowed)
+    finally:
+        os.sched_setaffinity(0, allowed)
+
+
+def test_a_set_that_somebody_else_gives_a_thread_that_sleeps_stays(loop: Loop) -> None:
+    allowed = os.sched_getaffinity(0)
+    one = {min(allowed)}
+    try:
+        with NativePool(2, kernels=loop) as pool:
+            (thread,) = pool._threads
+            assert thread.native_id is not None
+            os.sched_setaffinity(0, one)
+            sets_in_tasks(pool)
+            until_asleep(pool)
+            os.sched_setaffinity(thread.native_id, one)
+            for _ in range(4):
+                assert sets_in_tasks(pool)[thread.native_id] == one
+                until_asleep(pool)
+                assert os.sched_getaffinity(thread.native_id) == one
+    finally:
+        os.sched_setaffinity(0, allowed)
+
+
+def sets_in_tasks(pool: NativePool) -> dict[int, set[int]]:
+    """Run a task on each of two threads; return the processors that each may run on, by the thread's number."""
+    both, found = threading.Barrier(2, timeout=BOUND_S), {}
+
+    def task(_i: int, _n: int) -> None:
+        both.wait()
+        found[threading.get_native_id()] = os.sched_getaffinity(0)
+
+    pool.parallel_for(2, task)
+    return found
+
+
 def test_threads_on_one_processor_end_tasks_that_wait_for_one_another(loop: Loop) -> None:
     allowed = os.sched_getaffinity(0)
     try:
@@ -140,9 +213,7 @@ def test_threads_on_one_processor_end_tasks_that_wait_for_one_another(loop: Loop
                 for number, processors in given.items():
                     os.sched_setaffinity(number, processors)
                 for _ in range(20):
-                    both = threading.Barrier(2, timeout=BOUND_S)
-                    pool.parallel_for(2, lambda _i, _n, both=both: both.wait())  # type: ignore[misc]
-                # Moving away from a processor does not narrow the set that a thread may run on.
-                assert os.sched_getaffinity(thread.native_id) == given[thread.native_id]
+                    # Moving away from a processor does not narrow the set that a thread works on.
+                    assert sets_in_tasks(pool)[thread.native_id] == given[thread.native_id]
     finally:
         os.sched_setaffinity(0, allowed)

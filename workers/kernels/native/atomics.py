@@ -130,10 +130,10 @@ def read_ticks(_: Any) -> Any:
 
 @intrinsic
 def stack_room(_: Any) -> Any:
-    """Return the address of 256 bytes on the stack, which last as long as the calling function runs."""
+    """Return the address of 384 bytes on the stack, which last as long as the calling function runs."""
 
     def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
-        return b.ptrtoint(allocate(b, ir.ArrayType(I64, 32)), I64)
+        return b.ptrtoint(allocate(b, ir.ArrayType(I64, 48)), I64)
 
     return types.int64(), emit
 

@@ -24,7 +24,6 @@ from .atomics import (
 )
 from .compiler import types
 from .region_queue import (
-    ARRIVAL,
     BLOBS,
     CALLER,
     CAPACITY,
@@ -60,7 +59,18 @@ from .region_queue import (
     WORK,
 )
 from .vec import iload
-from .wake_ups import announce, arrive, is_worth_waking, nanoseconds, parallel_work, wake, work_ahead
+from .wake_ups import (
+    announce,
+    arrive,
+    forgive,
+    is_worth_waking,
+    keep_apart,
+    nanoseconds,
+    parallel_work,
+    rejoin,
+    wake,
+    work_ahead,
+)
 
 #: Longest sleep, in milliseconds, before a thread that waits for a region returns, to look after signals.
 SLICE_MS: Final = 100
@@ -228,7 +238,10 @@ def _work(queue: int, until: int, helps: int) -> None:
         if shares:
             shares = False
             atomic_add(queue + SHARING, -1)
-        if _sleep(queue, event, until >= 0):
+        narrowed = keep_apart(queue, room) if until < 0 and iload(queue + CALLER) >= 0 else 0
+        has_changed = _sleep(queue, event, until >= 0)
+        rejoin(room, narrowed)
+        if has_changed:
             if until < 0 and iload(queue + CALLER) >= 0:
                 if read_ticks() - idle < iload(queue + SPIN_AFTER):
                     misses = 0
@@ -291,9 +304,7 @@ def _run(queue: int, regions: int, count: int) -> None:
             work = 0
             wake(queue)
         else:
-            # Lest a machine that was busy once seems to be for ever.
-            arrival = atomic_load(queue + ARRIVAL)
-            atomic_store(queue + ARRIVAL, arrival - (arrival >> 8))
+            forgive(queue)
         atomic_store(queue + SPARED, work)
     _work(queue, number + count, 1)
     atomic_store(queue + FINISHED, read_ticks())

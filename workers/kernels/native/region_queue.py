@@ -36,10 +36,12 @@ ENDED, SUBMITTED, EVENT, SLEEPERS, STOP, RING, CAPACITY, RELEASED, SLOTS, OPEN, 
 )
 #: The processor of the thread that submitted last, -1 on an asynchronous pool; pool threads that share it; the time of the
 #: last wake-up in ticks, 0 when a thread has arrived; nanoseconds from such a time to the arrival, of late; nanoseconds
-#: of work that no thread was woken for; ticks at the end of the last submission; how often threads were woken.
-CALLER, SHARING, WOKEN, ARRIVAL, SPARED, FINISHED, WAKES = (PLACE + 8 * i for i in range(7))
-#: Ticks of a microsecond; ticks that a thread spins within a submission, and after one.
-RATE, SPIN_WITHIN, SPIN_AFTER = (TIMES + 8 * i for i in range(3))
+#: of work that no thread was woken for; ticks at the end of the last submission; how often threads were woken; the least
+#: nanoseconds of an arrival, of late.
+CALLER, SHARING, WOKEN, ARRIVAL, SPARED, FINISHED, WAKES, SOONEST = (PLACE + 8 * i for i in range(8))
+#: Ticks of a microsecond; ticks that a thread spins within a submission, and after one; the processor that the thread keeps
+#: away from that fell asleep last.
+RATE, SPIN_WITHIN, SPIN_AFTER, APART = (TIMES + 8 * i for i in range(4))
 FUNCTION, BLOBS, COUNT, STATUS, NEXT, DONE, PARENT, WORK = (8 * i for i in range(8))
 #: Bytes of a region's record before it is submitted: the first words of that in the ring, and the last.
 RECORD: Final = 40

@@ -5,10 +5,14 @@ synchronous pool the calling thread runs all tasks that no other thread takes. S
 longer than waking takes, which each wake-up measures: tasks that lie ahead, and those of the last few submissions if
 they were close together. A waiting thread spins for a while before it sleeps, since the next region is usually near.
 
-**Place.** A thread that wakes often finds itself on the processor of the thread that woke it, where the two take turns
-and the spinning of one delays the other. It then moves to another one that it may run on. If there is none, neither
-spins. A thread that finds that it did not run for a while sleeps at once, and spins only within submissions for some
-time: others need the processor.
+Each submission that wakes no thread lowers what a wake-up is thought to take, by an eighth of what it exceeds the least of
+late by: a machine that was busy for a moment must not seem to be for long.
+
+**Place.** Linux often places a thread that wakes on the processor of the thread that woke it, above all in virtual machines,
+whose idle processors look busy. There it waits for up to 3 ms, or the two take turns. So a thread that falls asleep takes
+the caller's processor out of its set, and puts its set back when it wakes. If the caller has moved meanwhile, the thread moves
+when it arrives. If there is no other processor, neither spins. A thread that finds that it did not run for a while sleeps at
+once, and spins only within submissions for some time: others need the processor.
 """
 
 from __future__ import annotations
@@ -27,6 +31,7 @@ from .atomics import (
     set_affinity,
 )
 from .region_queue import (
+    APART,
     ARRIVAL,
     CALLER,
     CAPACITY,
@@ -36,6 +41,7 @@ from .region_queue import (
     RATE,
     RING,
     SLEEPERS,
+    SOONEST,
     SPIN_WITHIN,
     SUBMITTED,
     WAITING,
@@ -51,6 +57,8 @@ _AHEAD: Final = 64
 _LONG: Final = 1 << 40
 #: Nanoseconds that a wake-up is thought to take at most: more than that is a busy machine's.
 _LATEST: Final = 1_000_000
+#: A wake-up takes the least of late, or longer: a thirty-second of the difference moves that towards each that does.
+_DRIFT: Final = 32
 #: Bytes of a set of processors.
 _SET: Final = 128
 
@@ -95,7 +103,9 @@ def work_ahead(queue: int, number: int, work: int) -> int:
 
 def wake(queue: int) -> None:
     """Wake sleeping threads of a synchronous pool for work, and begin to measure how long it takes."""
-    atomic_store(queue + WOKEN, read_ticks())
+    # A thread that has to leave the caller's processor first arrives late, which says nothing about the next wake-up.
+    has_moved = atomic_load(queue + APART) != atomic_load(queue + CALLER)
+    atomic_store(queue + WOKEN, 0 if has_moved else read_ticks())
     atomic_add(queue + WAKES, 1)
     futex_wake(queue + EVENT)
 
@@ -107,14 +117,21 @@ def announce(queue: int) -> None:
         futex_wake(queue + EVENT)
 
 
-def leave(processor: int, room: int) -> bool:
-    """Move the calling thread to another processor, if it may run on one; return whether it has.
+def forgive(queue: int) -> None:
+    """Let what a wake-up takes fall, after a submission that has woken no thread."""
+    arrival = atomic_load(queue + ARRIVAL)
+    excess = arrival - atomic_load(queue + SOONEST)
+    atomic_store(queue + ARRIVAL, arrival - (arrival >> 8 if excess <= 0 else (excess >> 3) + (arrival >> 8)))
 
-    ``room`` is the address of memory for two sets of processors.
+
+def _leave_out(processor: int, room: int) -> int:
+    """Take a processor out of the set of those that the calling thread may run on; return the bytes of a set, 0 if it has not.
+
+    ``room`` is the address of memory for two sets of processors: it has the set before and after.
     """
     size = get_affinity(room, _SET)
-    if size <= 0 or processor >= 8 * size:
-        return False
+    if size <= 0 or processor < 0 or processor >= 8 * size:
+        return 0
     others = 0
     for at in range(0, size, 8):
         word = iload(room + at)
@@ -122,7 +139,40 @@ def leave(processor: int, room: int) -> bool:
             word &= ~(1 << (processor & 63))
         others |= word
         atomic_store(room + _SET + at, word)
-    if others == 0 or set_affinity(room + _SET, size) != 0:
+    at = (processor >> 6) << 3
+    if others == 0 or iload(room + at) == iload(room + _SET + at) or set_affinity(room + _SET, size) != 0:
+        return 0
+    return size
+
+
+def keep_apart(queue: int, room: int) -> int:
+    """Take the caller's processor out of the set of the calling thread, which falls asleep; return what `rejoin` takes.
+
+    ``room`` is the address of memory for three sets of processors.
+    """
+    processor = atomic_load(queue + CALLER)
+    atomic_store(queue + APART, processor)
+    return _leave_out(processor, room)
+
+
+def rejoin(room: int, size: int) -> None:
+    """Put the set back that `keep_apart` has changed, unless it is another one by now."""
+    now = room + 2 * _SET
+    if size == 0 or get_affinity(now, _SET) != size:
+        return
+    for at in range(0, size, 8):
+        if iload(now + at) != iload(room + _SET + at):
+            return
+    set_affinity(room, size)
+
+
+def leave(processor: int, room: int) -> bool:
+    """Move the calling thread to another processor, if it may run on one; return whether it has.
+
+    ``room`` is the address of memory for two sets of processors.
+    """
+    size = _leave_out(processor, room)
+    if size == 0:
         return False
     # The thread stays where it is now.
     set_affinity(room, size)
@@ -139,3 +189,5 @@ def arrive(queue: int, room: int) -> None:
     taken = _LATEST if shares else min(_LATEST, nanoseconds(queue, read_ticks() - woken))
     before = atomic_load(queue + ARRIVAL)
     atomic_store(queue + ARRIVAL, before + (taken - before) // (4 if taken > before else 2))
+    soonest = atomic_load(queue + SOONEST)
+    atomic_store(queue + SOONEST, taken if taken < soonest else soonest + (taken - soonest) // _DRIFT)
