@@ -11,7 +11,6 @@ import warnings
 from typing import TYPE_CHECKING
 
 import poolrt.workers.plans.execution_plan  # noqa: F401 - see serve_client
-from poolrt.workers.engines.isa import LIMIT
 from poolrt.workers.ipc.channel import Channel, ChannelError
 from poolrt.workers.ipc.protocol import Kind, check_message
 from poolrt.workers.processes.fork_server import start_fork_server
@@ -51,6 +50,8 @@ def serve_client(sock: socket.socket) -> int:
         # Fork before there is a second thread. Both processes share the modules so far, which both need, and import the
         # rest in parallel.
         fork_server = start_fork_server(sock)
+        from poolrt.workers.engines.isa import LIMIT
+
         from .configuration import Configuration
         from .loop import Loop
 
@@ -82,6 +83,8 @@ def serve_path(
     """
     warnings.showwarning = print_warning
     fork_server = start_fork_server()
+    from poolrt.workers.engines.isa import LIMIT
+
     from .configuration import Configuration
     from .listener import Listener
     from .loop import Loop
