@@ -7,9 +7,7 @@ the same code serve every kernel size, stride, dilation and channel count.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
-
-import numpy as np
+from typing import Any
 
 from .amx_tile import (
     ALL_SUM_BYTES,
@@ -24,13 +22,10 @@ from .amx_tile import (
 )
 from .compiler import types
 from .compiler.language import intrinsic
+from .integer_bounds import make_bounds
 from .integer_tile import SIZES, IntegerTile, TileArguments, emit_stores
-from .integers import load_s32
 from .stack_room import stack_room
-from .vec import I64, VI, Builder, Value, fload, pointer
-
-#: Data type -> the least and the most that a result is limited to before it is rounded.
-_RANGES: Final = {"u8": (0.0, 255.0), "s8": (-128.0, 127.0)}
+from .vec import I64, VI, Builder, Value, pointer
 
 
 def make(isa: str, src: str, dtype: str, residual: str, exact: bool, part: bool) -> tuple[Callable[..., None], Any]:
@@ -49,8 +44,7 @@ def make(isa: str, src: str, dtype: str, residual: str, exact: bool, part: bool)
     add_products = make_products(PRODUCTS[src, "s8"])
     store_row = _make_store(dtype, residual, exact, part)
     size, other_size = SIZES[dtype], SIZES.get(residual, 0)
-    least, most = _RANGES.get(dtype, (-np.inf, np.inf))
-    bytewise = dtype in _RANGES
+    bounds = make_bounds(dtype)
     config_room, sum_room = stack_room(CONFIG_BYTES), stack_room(ALL_SUM_BYTES)
 
     def conv(
@@ -60,22 +54,7 @@ def make(isa: str, src: str, dtype: str, residual: str, exact: bool, part: bool)
         row: int, step: int, weight_group: int, weight_block: int, dst_batch: int, dst_step: int, other_batch: int,
         other_step: int, chunk: int, tail: int, done: int, weight: float, low: float, high: float,
     ) -> None:  # fmt: skip
-        if scale != 0:
-            divisor = np.float64(fload(scale))
-            weight, low, high = weight / divisor, low / divisor, high / divisor
-            if divisor < 0.0:
-                low, high = high, low
-        plus = 0
-        if zero_point != 0:
-            plus = load_s32(zero_point)
-        lowest, highest = least, most
-        if bytewise:
-            lowest, highest = least - plus, most - plus
-        else:
-            low, high = low + plus, high + plus
-        factor32 = np.float32(weight)
-        low32 = np.float32(min(max(low, lowest), highest))
-        high32 = np.float32(max(min(high, highest), lowest))
+        factor32, low32, high32, plus = bounds(scale, zero_point, weight, low, high)
         ask_for_tiles()
         config, sums = config_room(), sum_room()
         parts = (group_blocks + 1) // 2

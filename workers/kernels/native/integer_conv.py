@@ -7,18 +7,14 @@ tile and the data types are compiled in.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
-
-import numpy as np
+from typing import Any
 
 from .compiler import types
+from .integer_bounds import make_bounds
 from .integer_dot import register_bits
 from .integer_tile import SIZES, IntegerTile, make_integer_tile
 from .integers import load_s32
-from .vec import fload, iload
-
-#: Data type -> the least and the most that a result is limited to before it is rounded.
-_RANGES: Final = {"u8": (0.0, 255.0), "s8": (-128.0, 127.0)}
+from .vec import iload
 
 
 def make(
@@ -51,8 +47,7 @@ def make(
     )
     two = len(tiles) > 1
     size, other_size = SIZES[dtype], SIZES.get(residual, 0)
-    least, most = _RANGES.get(dtype, (-np.inf, np.inf))
-    bytewise = dtype in _RANGES
+    bounds = make_bounds(dtype)
 
     def conv(
         begin: int, end: int, src: int, weights: int, dst: int, other: int, terms: int, factors: int, offsets: int,
@@ -62,24 +57,9 @@ def make(
         src_point: int, minus: int, weight: float, low: float, high: float,
     ) -> None:  # fmt: skip
         parts = (group_blocks + blocks - 1) // blocks
-        if scale != 0:
-            divisor = np.float64(fload(scale))
-            weight, low, high = weight / divisor, low / divisor, high / divisor
-            if divisor < 0.0:
-                low, high = high, low
-        plus = 0
-        if zero_point != 0:
-            plus = load_s32(zero_point)
+        factor32, low32, high32, plus = bounds(scale, zero_point, weight, low, high)
         if counts and src_point != 0:
             minus += load_s32(src_point)
-        lowest, highest = least, most
-        if bytewise:
-            lowest, highest = least - plus, most - plus
-        else:
-            low, high = low + plus, high + plus
-        factor32 = np.float32(weight)
-        low32 = np.float32(min(max(low, lowest), highest))
-        high32 = np.float32(max(min(high, highest), lowest))
         for item in range(begin, end):
             part_number = item % parts
             strip = (item // parts) % strips

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 import llvmlite.ir as ir
-import numpy as np
 
 from .compiler import types
 from .compiler.language import intrinsic
+from .integer_bounds import make_bounds
 from .integer_dot import multiply_groups, register_bits
 from .integer_tile import SIZES, narrowed, store_lanes
 from .integers import load_s32
@@ -23,7 +23,6 @@ from .vec import (
     Builder,
     Value,
     call,
-    fload,
     fma,
     lanes_below,
     maximum,
@@ -32,7 +31,6 @@ from .vec import (
     splat,
 )  # fmt: skip
 
-_RANGES: Final = {"u8": (0.0, 255.0), "s8": (-128.0, 127.0)}
 _V8: Final = ir.VectorType(I8, LANES)
 
 
@@ -71,8 +69,7 @@ def make(isa: str, signed: bool, shifted: bool, dtype: str, exact: bool) -> tupl
     """
     four, one = (_make_tile(positions, register_bits(isa), signed, shifted, dtype, exact) for positions in (4, 1))
     size = SIZES[dtype]
-    least, most = _RANGES.get(dtype, (-np.inf, np.inf))
-    bytewise = dtype in _RANGES
+    bounds = make_bounds(dtype)
 
     def depthwise(
         begin: int, end: int, src: int, weights: int, dst: int, src_point: int, terms: int, factors: int, offsets: int,
@@ -83,21 +80,7 @@ def make(isa: str, signed: bool, shifted: bool, dtype: str, exact: bool) -> tupl
         point = 0
         if src_point != 0:
             point = load_s32(src_point)
-        if scale != 0:
-            divisor = np.float64(fload(scale))
-            low, high = low / divisor, high / divisor
-            if divisor < 0.0:
-                low, high = high, low
-        plus = 0
-        if zero_point != 0:
-            plus = load_s32(zero_point)
-        lowest, highest = least, most
-        if bytewise:
-            lowest, highest = least - plus, most - plus
-        else:
-            low, high = low + plus, high + plus
-        low32 = np.float32(min(max(low, lowest), highest))
-        high32 = np.float32(max(min(high, highest), lowest))
+        _, low32, high32, plus = bounds(scale, zero_point, 1.0, low, high)
         reach = (kernel_w - 1) * dilation_w
         # Columns in [inner, outer) read no padding.
         inner = min(out_width, (left + stride_w - 1) // stride_w)
