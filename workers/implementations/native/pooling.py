@@ -26,6 +26,8 @@ _SHIFTS = 7
 _STRIDES = (2, 3, 4)
 #: Columns of windows that `pooling_near` loads one by one.
 _NEAR = 4
+#: Types of maxima that a kernel of their own compares exactly.
+_LONGS = ("s64", "u64")
 #: Spatial dimensions that the kernels' geometry has.
 _SPATIAL = 3
 
@@ -50,6 +52,8 @@ class NativePooling(NativeImplementation[Pooling]):
         memories: tuple[LaunchArgument, ...] = (("m", (Arg.SRC, 0)), ("m", (Arg.DST, 0)))
         images = math.prod(op.dst.dims[:2])
         lines = math.prod(op.dst.dims[2:-1])
+        if op.dst.dtype in _LONGS and op.algorithm == "max":
+            return self._longs(op, memories)
         if is_blocked(op.dst):
             blocks = channel_blocks(op.dst)
             tail = channel_tail(op.dst) if op.dst.dims[1] % LANES else LANES
@@ -62,6 +66,15 @@ class NativePooling(NativeImplementation[Pooling]):
         if _is_separable(op):
             return _separate(op, (*memories, ("t", 0)), images)
         return self._one(op, "rows", (*memories, ("t", 0)), images * lines, _geometry(op))
+
+    def _longs(self, op: Pooling, memories: tuple[LaunchArgument, ...]) -> Program:
+        lanes, blocks, tail = 1, 1, 1
+        if is_blocked(op.dst):
+            lanes, blocks, tail = LANES, channel_blocks(op.dst), op.dst.dims[1] % LANES or LANES
+        images = op.dst.dims[0] * (blocks if lanes > 1 else op.dst.dims[1])
+        kernel = KernelSpec.of("pooling_longs", dtype=op.dst.dtype, lanes=lanes)
+        args = (*memories, ("t", 0), ("i", blocks), ("i", tail))
+        return Program((kernel,), (Launch(0, args, images * math.prod(op.dst.dims[2:-1])),), tables=_geometry(op))
 
     def _one(self, op: Pooling, part: str, args: tuple[LaunchArgument, ...], work: int, tables: bytes) -> Program:
         kernel = KernelSpec.of("pooling", algorithm=op.algorithm, part=part, dtype=op.dst.dtype)

@@ -10,6 +10,7 @@ from poolrt.workers.engines.target import cpu_target
 from poolrt.workers.implementations.primitive_desc import primitive_desc
 from tests.references import numpy_type, results
 from tests.workers.cases import Case, cases
+from tests.workers.cases.longs import long_maxima
 from tests.workers.levels import target_of
 from tests.workers.native_runner import NativeRunner
 
@@ -43,6 +44,17 @@ def test_windows_of_each_type_and_random_size_are_numpys(dtype: str, algorithm: 
         else:
             near = 2e-3 if dtype == "f16" else 1e-6
             np.testing.assert_allclose(got.astype(np.float64), exact, near, err_msg=f"{op}")
+
+
+@pytest.mark.parametrize("dtype", ["s64", "u64"])
+@pytest.mark.parametrize(("axes", "tag"), [(1, "abc"), (2, "abcd"), (3, "abcde"), (2, "aBcd16b"), (1, "aBc16b")])
+def test_maxima_of_64_bit_integers_are_exact(axes: int, tag: str, dtype: str, isa: str, native: NativeRunner) -> None:
+    rng = np.random.default_rng()
+    for _ in range(5):
+        op, src, dst, _ = long_maxima(rng, dtype, axes, tag)
+        pd = primitive_desc(op, PrimitiveAttr(), target_of(isa))
+        assert pd.impl_name() == "native:pooling"
+        np.testing.assert_array_equal(native.results(pd, {Arg.SRC: src})[Arg.DST], dst, f"{op}", strict=True)
 
 
 @pytest.mark.parametrize("dtype", ["f32", "f64", "u8"])

@@ -16,6 +16,7 @@ from poolrt.workers.desc.operations.pooling import POOLING_ALGORITHMS
 from poolrt.workers.engines.target import cpu_target
 from poolrt.workers.implementations.primitive_desc import UnsupportedPrimitive, primitive_desc
 from tests.references.pooling import pooling_winners
+from tests.workers.cases.longs import long_maxima
 
 from .drawing import LAST_PLACE, Runner, arguments, attributes, check, described, examples, reference_of
 from .windows import windows
@@ -45,6 +46,18 @@ def test_inference_with_post_ops(runner: Runner, data: st.DataObject) -> None:
 @given(data=st.data())
 def test_training_writes_the_winners_of_maxima(runner: Runner, data: st.DataObject) -> None:
     check(runner, data.draw(poolings("forward_training")), threshold=0.0)
+
+
+@pytest.mark.parametrize("dtype", ["s64", "u64"])
+@pytest.mark.parametrize("prop", ["forward_inference", "forward_training"])
+def test_maxima_of_64_bit_integers_are_exact(runner: Runner, prop: str, dtype: str) -> None:
+    rng = np.random.default_rng()
+    for axes, tag in ((1, "abc"), (2, "acdb"), (2, "aBcd16b"), (3, "abcde")):
+        op, src, dst, winners = long_maxima(rng, dtype, axes, tag, prop)
+        got = runner.results(reference_of(op, PrimitiveAttr(), runner.target), {Arg.SRC: src})
+        np.testing.assert_array_equal(got[Arg.DST], dst, f"{op}", strict=True)
+        if prop == "forward_training":
+            np.testing.assert_array_equal(got[Arg.WORKSPACE], winners, f"{op}")
 
 
 @examples(30)
