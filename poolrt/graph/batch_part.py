@@ -163,6 +163,12 @@ def _batch_normalization(part: _Part, node: Node) -> _Attributes:
     return _first_alone(part, node)
 
 
+def _layer_normalization(part: _Part, node: Node) -> _Attributes:
+    if len(part.dims(node.inputs[0])) == 1:
+        raise _Mixes("it works along the batch (axis 0)")
+    return _first_alone(part, node)
+
+
 def _pad(part: _Part, node: Node) -> _Attributes:
     if node.integers("padding_l")[0] or node.integers("padding_r")[0]:
         raise _Mixes("it pads the batch (axis 0)")
@@ -234,7 +240,7 @@ _RULES: Final[Mapping[str, _Rule]] = {
     **dict.fromkeys(
         (
             "convolution", "deconvolution", "pooling", "resampling", "eltwise", "lrn", "reorder", "prelu",
-            "layer_normalization", "group_normalization", "inner_product", "matmul_nbits",
+            "group_normalization", "inner_product", "matmul_nbits",
         ),
         _first_alone,
     ),
@@ -243,6 +249,7 @@ _RULES: Final[Mapping[str, _Rule]] = {
     "concat": _other_axis,
     "reduction": _reduction,
     "batch_normalization": _batch_normalization,
+    "layer_normalization": _layer_normalization,
     "pad": _pad,
     "matmul": _matmul,
     "gather": _gather,

@@ -16,8 +16,6 @@ _NAMES: Final = {Arg.MEAN: "mean", Arg.VARIANCE: "variance", Arg.SCALE: "scale",
 def normalization(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, dtype: str) -> OpDesc:
     """Describe a normalisation of src with the statistics, scale and shift that its flags name, all f32."""
     src, *extra = srcs
-    if src.ndims < 2:
-        raise ValueError(f"src: expect (N, C, ...), got {src.dims}")
     found = op(src, describe_result(src, dtype), **attrs)
     wanted = found.memories()
     for arg, given in zip(operand_arguments(found)[1:], extra, strict=True):

@@ -120,6 +120,7 @@ def test_inputs_without_the_batch_and_results_of_them_are_whole() -> None:
     ("build", "reason"),
     [
         (lambda g, x: g.softmax(x, 0), "it works along the batch"),
+        (lambda g, x: g.layer_normalization(g.reshape(x, (24,))), "it works along the batch"),
         (lambda g, x: g.reduction(x, "sum", (0, 1)), "it reduces the batch"),
         (lambda g, x: g.transpose(x, (1, 0)), "it moves the batch"),
         (lambda g, x: g.slice(x, 0, 2, 0), "it takes some samples"),

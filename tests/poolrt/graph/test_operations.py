@@ -36,6 +36,8 @@ SHAPES: list[tuple[Callable[[Graph, Value], Value], tuple[int, ...]]] = [
     (lambda g, x: g.rms_normalization(x, ones(12)), (2, 4, 10, 12)),
     (lambda g, x: g.layer_normalization(x, ones(12), ones(12)), (2, 4, 10, 12)),
     (lambda g, x: g.layer_normalization(x, mean=ones(2, 4, 10), variance=ones(2, 4, 10)), (2, 4, 10, 12)),
+    (lambda g, x: g.layer_normalization(g.reshape(x, (960,)), ones(960)), (960,)),
+    (lambda g, x: g.rms_normalization(g.reshape(x, (960,))), (960,)),
     (lambda g, x: g.group_normalization(x, 2, ones(4), ones(4)), (2, 4, 10, 12)),
     (lambda g, x: g.batch_normalization(x), (2, 4, 10, 12)),
     (lambda g, x: g.batch_normalization(x, scale=ones(4)), (2, 4, 10, 12)),

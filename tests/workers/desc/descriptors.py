@@ -175,7 +175,7 @@ def batch_normalization(rng: Random) -> OpDesc:
 
 
 def layer_normalization(rng: Random) -> OpDesc:
-    sizes = dims(rng, rng.choice((2, 3)))
+    sizes = dims(rng, rng.choice((1, 2, 3)))
     return LayerNormalization(_md(sizes), _md(sizes), **_normalized(rng, (*FLAGS[1:], RMS), True))
 
 

@@ -195,12 +195,12 @@ def batch_normalizations(prop: str, dtype: str) -> list[OpDesc]:
 
 
 def layer_normalizations(prop: str, dtype: str) -> list[OpDesc]:
-    shapes: tuple[Sizes, ...] = ((3, 4, 17), (5, 33), (2, 3, 2, 7), (2, 19), (7, 1, 3), (0, 5))
+    shapes: tuple[Sizes, ...] = ((3, 4, 17), (33,), (2, 3, 2, 7), (2, 19), (7, 1, 3), (0, 5))
     known = ("use_global_stats", "use_scale", "use_shift")
     options = [*_normalized(prop, dtype, known), *_normalized(prop, dtype, known)[1:3]]
     for how in options[-2:]:
         how["flags"] = ("rms_norm", "use_scale", *how["flags"])
-    tensors = (MemoryDesc(dims, dtype) for dims in (*shapes, (3, 33), (2, 2, 17)))
+    tensors = (MemoryDesc(dims, dtype) for dims in (*shapes, (3, 33), (37,)))
     return [LayerNormalization(md, md, **how) for md, how in zip(tensors, options, strict=True)]
 
 

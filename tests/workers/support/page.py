@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from poolrt.workers.engines.target import Target
+from poolrt.workers.implementations.contract import REFERENCE
 from tests.workers.implementations.reference.drawing import LAST_PLACE
 
 from .descriptors import MAKERS, TYPES
@@ -39,6 +40,42 @@ Statistics, scales and shifts of normalisations are f32.
 The tables omit reorders between engines. Such a reorder accepts the same descriptors as a reorder within the engine that
 computes it. Its implementation is `opencl:cross_engine` on a device and `native:cross_engine` on the host.
 They omit kernels of users too, which graphs call as `user:native` and `user:opencl` ([calls.md](calls.md)).
+"""
+
+#: Engine and operation -> why f32 has the plain implementation alone.
+_REASONS: Final = {
+    **dict.fromkeys(
+        (("opencl", kind) for kind in ("gather", "select", "pad", "scatter", "shuffle", "prelu", "resampling")),
+        "each element of dst is read from its places and written once: there are no sums that work-items could share",
+    ),
+    **dict.fromkeys(
+        (("opencl", kind) for kind in ("arg_reduction", "top_k", "cumulative_sum", "non_max_suppression")),
+        "numbers along a dimension are compared or added in order, by one work-item",
+    ),
+    **dict.fromkeys(
+        (
+            ("opencl", kind)
+            for kind in (
+                "deconvolution", "reduction", "layer_normalization", "group_normalization", "attention", "dft",
+                "matmul_nbits", "dynamic_quantise",
+            )
+        ),
+        "a faster kernel shares sums in a work-group; there was no device to measure one on but PoCL's, which is the processor",
+    ),
+    **dict.fromkeys(
+        (("opencl", kind) for kind in ("pooling", "eltwise", "batch_normalization", "softmax")),
+        "only gradients: graphs, which run on devices, have none",
+    ),
+}  # fmt: skip
+_PLAIN: Final = """
+## f32 by the plain implementation alone
+
+Operations of which nothing but `ref:` takes f32, and why. Kernels of `ref:` are compiled, for the processor or by OpenCL. A graph
+on a device can name the engine `cpu` for such a step, and has the native implementation there.
+
+| engine | operation | propagation | reason |
+| --- | --- | --- | --- |
+{rows}
 """
 
 _VERIFIED: Final = """
@@ -93,7 +130,38 @@ def page() -> str:
     lines = "\n".join(f"| {name} | {dtype} | {limit:.1e} |" for name, dtype, limit in limits)
     backward = ", ".join(dict.fromkeys(kind for kind, _ in BACKWARD))
     sections = (_section(engine, target) for engine, target in TARGETS.items())
-    return _HEAD + "".join(sections) + _VERIFIED.format(limits=lines, backward=backward)
+    return (
+        _HEAD
+        + "".join(sections)
+        + _PLAIN.format(rows="\n".join(_plain_rows()))
+        + _VERIFIED.format(limits=lines, backward=backward)
+    )
+
+
+def plain_alone() -> dict[tuple[str, str], list[str]]:
+    """Return the operations of each engine of which the plain implementation alone takes f32, with the propagation kinds."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for engine, target in TARGETS.items():
+        for kind, (props, _) in MAKERS.items():
+            for prop in props:
+                if all(name.startswith(REFERENCE) for name in offered(Cell(kind, prop, "f32"), target)):
+                    found.setdefault((engine, kind), []).append(prop)
+    return found
+
+
+def reasons() -> dict[tuple[str, str], str]:
+    """Return why, for each engine and operation."""
+    return dict(_REASONS)
+
+
+def _plain_rows() -> Iterator[str]:
+    alone = plain_alone()
+    for engine in TARGETS:
+        of_engine = {kind: props for (its, kind), props in alone.items() if its == engine}
+        if not of_engine:
+            yield f"| {engine} | none | | |"
+        for kind, props in of_engine.items():
+            yield f"| {engine} | {kind} | {', '.join(props)} | {_REASONS[engine, kind]} |"
 
 
 def _section(engine: str, target: Target) -> str:

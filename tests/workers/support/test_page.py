@@ -6,13 +6,22 @@ from dataclasses import replace
 
 import pytest
 
-from .page import COMMAND, PAGE, page
+from .page import COMMAND, PAGE, page, plain_alone, reasons
 from .problems import cells
 from .table import TARGETS, offered
 
 
 def test_the_page_lists_what_primitive_descriptors_offer_now() -> None:
     assert PAGE.read_text(encoding="utf-8") == page(), f"docs/primitives.md is not up to date: {COMMAND}"
+
+
+def test_each_operation_whose_f32_is_plain_alone_has_a_reason_and_none_is_on_the_processor() -> None:
+    alone = plain_alone()
+    assert {*alone} == {*reasons()}
+    assert not any(engine == "cpu" for engine, _ in alone)
+    gradients = [props for key, props in alone.items() if reasons()[key].startswith("only gradients")]
+    assert gradients
+    assert all(prop.startswith("backward") for props in gradients for prop in props)
 
 
 @pytest.mark.slow

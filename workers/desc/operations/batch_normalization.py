@@ -30,7 +30,7 @@ class BatchNormalization(OpDesc):
     diff_dst: MemoryDesc | None = None
 
     def __post_init__(self) -> None:
-        require(self.src.ndims >= 2, "src", "expect (N, C, ...)")
+        require(self.src.ndims >= 2, "src", f"expect (N, C, ...), got {self.src.dims}")
         require_normalization(self)
 
     def memories(self) -> dict[int, MemoryDesc]:

@@ -28,7 +28,7 @@ class GroupNormalization(OpDesc):
     prop: str = "forward_inference"
 
     def __post_init__(self) -> None:
-        require(self.src.ndims >= 2, "src", "expect (N, C, ...)")
+        require(self.src.ndims >= 2, "src", f"expect (N, C, ...), got {self.src.dims}")
         channels = self.src.dims[1]
         require(
             self.groups >= 1 and channels % self.groups == 0, "groups", f"{self.groups} must divide {channels} channels"

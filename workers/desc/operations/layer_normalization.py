@@ -13,7 +13,7 @@ from .normalization_flags import FLAGS, RMS, normalization_memories, normalizati
 
 @dataclass(frozen=True, slots=True)
 class LayerNormalization(OpDesc):
-    """Normalise src (..., C) row by row: (x - mean) / sqrt(variance + epsilon) * scale + shift.
+    """Normalise src (..., C) row by row: (x - mean) / sqrt(variance + epsilon) * scale + shift. Src (C,) is one row.
 
     Mean and (biased) variance are of shape (...), row-major f32, given with the flag ``use_global_stats`` and else
     computed over the last dimension. ``use_scale`` and ``use_shift`` bring scale and shift, (C,) f32.
@@ -30,7 +30,7 @@ class LayerNormalization(OpDesc):
     diff_dst: MemoryDesc | None = None
 
     def __post_init__(self) -> None:
-        require(self.src.ndims >= 2, "src", "expect at least two dimensions")
+        require(self.src.ndims >= 1, "src", "expect at least one dimension")
         require_normalization(self, (*FLAGS[1:], RMS))
 
     def memories(self) -> dict[int, MemoryDesc]:
