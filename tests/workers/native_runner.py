@@ -67,7 +67,7 @@ class NativeRunner:
     ) -> dict[int, Array]:
         memories = pd.memories()
         buffers = {arg: self.memory(md.nbytes, arg in pd.op.outputs()) for arg, md in memories.items()}
-        scratchpad = GuardedBuffer(primitive.entry.scratchpad)
+        scratchpad = self.scratchpad(primitive.entry.scratchpad)
         for arg, values in args.items():
             buffers[arg].content[:] = pack(values, memories[arg]).view(np.uint8)
         before = {arg: buffer.content.copy() for arg, buffer in buffers.items()}
@@ -92,6 +92,10 @@ class NativeRunner:
 
     def memory(self, nbytes: int, is_written: bool) -> GuardedBuffer:
         """Return memory for an argument."""
+        return GuardedBuffer(nbytes)
+
+    def scratchpad(self, nbytes: int) -> GuardedBuffer:
+        """Return memory for a scratchpad."""
         return GuardedBuffer(nbytes)
 
     def realized(self, pd: PrimitiveDesc) -> RealizedPrimitive:

@@ -1,7 +1,8 @@
-"""Implementations that say that they read nothing behind arguments are given some of which nothing behind can be read."""
+"""Kernels are given memory between pages that cannot be touched: they read and write what is theirs, and nothing around it."""
 
 from __future__ import annotations
 
+import ctypes
 import random
 import signal
 import subprocess
@@ -24,7 +25,7 @@ def computed(level: str, most: int) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.parametrize("most", [1, pytest.param(0, marks=pytest.mark.slow)])
 @pytest.mark.timeout(3600)
-def test_what_says_that_it_reads_nothing_behind_arguments_does_not(most: int, isa: str) -> None:
+def test_kernels_stay_in_the_memory_of_their_arguments(most: int, isa: str) -> None:
     done = computed(isa, most)
     last = done.stdout.splitlines()[-1:]
     assert done.returncode == 0, f"seed and level {done.args[3:]}: {last} {done.stderr[-2000:]}"
@@ -57,11 +58,23 @@ def test_who_reads_behind_such_memory_ends() -> None:
         assert subprocess.run(command, check=False, capture_output=True).returncode == wanted
 
 
-def test_the_memory_is_that_of_the_values() -> None:
-    memory = EdgeBuffer(5000)
+def test_who_reads_before_such_memory_ends_if_it_begins_with_a_page() -> None:
+    read = "import ctypes; from tests.workers.support.reading import EdgeBuffer; at = EdgeBuffer(100, at_start=True)"
+    for offset, wanted in ((0, 0), (-1, -signal.SIGSEGV)):
+        command = [sys.executable, "-c", f"{read}; ctypes.string_at(at.address + {offset}, 1)"]
+        assert subprocess.run(command, check=False, capture_output=True).returncode == wanted
+
+
+@pytest.mark.parametrize(("room", "at_start"), [(0, False), (64, False), (0, True), (64, True)])
+def test_the_memory_is_that_of_the_values(room: int, at_start: bool) -> None:
+    memory = EdgeBuffer(5000, room, at_start)
     assert memory.content.nbytes == 5000
     assert memory.content.ctypes.data == memory.address
-    assert (memory.address + 5000) % 4096 == 0
+    assert (memory.address if at_start else memory.address + 5000 + room) % 4096 == 0
+    memory.assert_nothing_behind_was_written()
+    (ctypes.c_char * 1).from_address(memory.address + (5000 if at_start or room else -1))[0] = b"0"
+    with pytest.raises(AssertionError, match="outside"):
+        memory.assert_nothing_behind_was_written()
 
 
 @pytest.mark.parametrize("kind", ["eltwise", "binary", "reduction", "softmax", "reorder", "pooling", "convolution"])
