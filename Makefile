@@ -45,7 +45,7 @@ $(VENV)/.for-lint: pyproject.toml | $(VENV)/.made
 
 comma := ,
 
-.PHONY: help run prebuilt wheel test test-all drills soak bench docs lint clean distclean
+.PHONY: help run prebuilt wheel test test-all test-levels drills soak bench docs lint clean distclean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -77,6 +77,14 @@ test: $(VENV)/.for-test ## run the tests, without the thorough tier (minutes)
 
 test-all: $(VENV)/.for-bench $(VENV)/.for-docs ## run every test, with the thorough tier
 	$(call run_tests,)
+
+# What computes, on each limit of instructions below those of this host; `make test` has run it with all of them.
+test-levels: $(VENV)/.for-test ## run the tests that compute once for each ISA level of this host (ARGS='x86-64-v3 ...': for these)
+	@export KERNELS_OF_TESTS=$$(mktemp -d); trap 'rm -rf "$$KERNELS_OF_TESTS"' EXIT; trap 'exit 130' INT; failed=0; \
+	for level in $(or $(ARGS),$$($(PY) -c 'from tests.workers.levels import limits; print(*limits())')); do \
+	  echo "== $$level"; POOLRT_MAX_CPU_ISA=$$level $(PYTEST) -q -m "not slow" -n auto --maxprocesses=8 --dist=worksteal \
+	    tests/workers tests/poolrt/graph tests/poolrt/inprocess tests/poolrt/models tests/poolrt/onnx || failed=$$?; \
+	done; exit $$failed
 
 drills: $(VENV)/.for-test ## run the fault drills of store and pool and print one table (ARGS='--long --only NAME --rounds N --json --list')
 	@$(PY) -m tests.drills $(ARGS)

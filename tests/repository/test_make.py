@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-TARGETS = ("run", "test", "test-all", "drills", "soak", "bench", "docs", "lint", "clean", "help")
+TARGETS = ("run", "test", "test-all", "test-levels", "drills", "soak", "bench", "docs", "lint", "clean", "help")
 
 
 @pytest.fixture

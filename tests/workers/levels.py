@@ -6,6 +6,7 @@ from typing import Final
 
 import pytest
 
+from poolrt.workers.engines.isa import chosen_instructions
 from poolrt.workers.engines.target import EXTENSIONS, ISA_LEVELS, Target, host_isa
 
 from .kernels.native.tile_emulator import TILE_FLAGS, can_be_emulated, emulate_tiles
@@ -16,6 +17,17 @@ LEVELS: Final = ("x86-64-v2", "x86-64-v3", "x86-64-v4")
 EVERYTHING: Final = "+".join((LEVELS[-1], *EXTENSIONS))
 #: The parameter of tests that compute with it.
 WITH_ALL_INSTRUCTIONS: Final = "native with all instructions"
+
+
+def limits() -> list[str]:
+    """Return the limits of instructions below those of this host, weakest first, as the setting max_cpu_isa names them.
+
+    Processors with an extension have those before it.
+    """
+    level, extensions = chosen_instructions("")
+    order = list(ISA_LEVELS)
+    found = order[: order.index(level) + bool(extensions)]
+    return found + ["+".join((level, *extensions[:count])) for count in range(1, len(extensions))]
 
 
 def target_of(instructions: str) -> Target:

@@ -56,7 +56,7 @@ for found in results:
 def run(program: str, home: Path, **variables: str) -> subprocess.CompletedProcess[str]:
     """Run a program on a processor with everything, with a home of its own and without Redis."""
     environment = {**os.environ, "INSTRUCTIONS_OF_TESTS": EVERYTHING, "PYTHONPATH": STARTUP, **variables}
-    environment |= {"POOLRT_HOME": str(home), "POOLRT_REDIS_URL": f"unix://{home}/none.sock"}
+    environment |= {"POOLRT_HOME": str(home), "POOLRT_REDIS_URL": f"unix://{home}/none.sock", "POOLRT_MAX_CPU_ISA": ""}
     return subprocess.run(
         [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False, timeout=100
     )
