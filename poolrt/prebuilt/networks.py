@@ -40,6 +40,8 @@ _TEXTS: Final = (
 #: Width and heads of transformers: small, base, large.
 _TRANSFORMERS: Final = ((384, 6), (512, 8), (768, 12))
 _VOCABULARY: Final = 1000
+#: Modes of floating point of transformers: processors with BF16 or AMX multiply f32 as bf16 in the second, others do not.
+_MODES: Final = ("strict", "bf16")
 #: Outputs, stride and kernel of each inverted bottleneck.
 _INVERTED: Final = ((16, 1, 3), (24, 2, 3), (32, 2, 5), (96, 2, 3), (160, 2, 5), (160, 1, 5))
 
@@ -55,11 +57,16 @@ def graphs() -> Iterator[tuple[str, Callable[[], Graph]]]:
         yield f"U-Net {batch} x {size // 32 * 32}", partial(_pictures, size // 32 * 32, batch, _u_net)
     for wide, heads in _TRANSFORMERS:
         for batch, rows in _TEXTS:
-            yield f"encoder {wide}, {batch} x {rows}", partial(_encoder, wide, heads, batch, rows)
-            yield f"decoder {wide}, {batch} x {rows}", partial(_decoder, wide, heads, batch, rows)
-            yield f"decoder {wide}, {batch} x 1 after {rows}", partial(_decoder, wide, heads, batch, 1, rows)
+            for mode in _MODES:
+                yield f"encoder {wide}, {batch} x {rows}, {mode}", partial(_encoder, wide, heads, batch, rows, mode)
+                yield f"decoder {wide}, {batch} x {rows}, {mode}", partial(_decoder, wide, heads, batch, rows, 0, mode)
+                yield (
+                    f"decoder {wide}, {batch} x 1 after {rows}, {mode}",
+                    partial(_decoder, wide, heads, batch, 1, rows, mode),
+                )
         for batch in _BATCHES:
-            yield f"vision {wide}, {batch} x 224", partial(_vision, wide, heads, batch)
+            for mode in _MODES:
+                yield f"vision {wide}, {batch} x 224, {mode}", partial(_vision, wide, heads, batch, mode)
 
 
 def _of_package(name: str) -> Graph:
@@ -236,9 +243,9 @@ def _embedded(g: Graph, wide: int, batch: int, rows: int) -> Value:
     return g.binary(words, _zeros(1, rows, wide), "add")
 
 
-def _encoder(wide: int, heads: int, batch: int, rows: int) -> Graph:
+def _encoder(wide: int, heads: int, batch: int, rows: int, mode: str) -> Graph:
     """A layer of BERT, with a mask and without, and its pooler."""
-    g = Graph("encoder")
+    g = Graph("encoder", fpmath_mode=mode)
     mask = g.binary(g.input("mask", (batch, 1, 1, rows)), np.float32(-1e9), "mul")
     x = _normal(g, _embedded(g, wide, batch, rows))
     for each in (mask, None):
@@ -250,9 +257,9 @@ def _encoder(wide: int, heads: int, batch: int, rows: int) -> Graph:
     return g
 
 
-def _decoder(wide: int, heads: int, batch: int, rows: int, past: int = 0) -> Graph:
+def _decoder(wide: int, heads: int, batch: int, rows: int, past: int, mode: str) -> Graph:
     """A layer of GPT-2, and its logits, with the keys and values of earlier tokens or without."""
-    g = Graph("decoder")
+    g = Graph("decoder", fpmath_mode=mode)
     x = _embedded(g, wide, batch, rows)
     y = _linear(g, _normal(g, x), 3 * wide)
     parts = (g.slice(y, axes=(2,), starts=(n * wide,), ends=((n + 1) * wide,)) for n in range(3))
@@ -268,9 +275,9 @@ def _decoder(wide: int, heads: int, batch: int, rows: int, past: int = 0) -> Gra
     return g
 
 
-def _vision(wide: int, heads: int, batch: int) -> Graph:
+def _vision(wide: int, heads: int, batch: int, mode: str) -> Graph:
     """ViT: a convolution of patches, a token for the class, a layer, and the classes."""
-    g = Graph("vision")
+    g = Graph("vision", fpmath_mode=mode)
     for patch in (16, 32):
         x = g.convolution(
             g.input(f"x{patch}", (batch, 3, 224, 224)), _zeros(wide, 3, patch, patch), _zeros(wide), strides=patch
