@@ -29,6 +29,7 @@ from .vec import (
     isa_of,
     maximum,
     minimum,
+    product_error,
     splat,
 )
 
@@ -144,7 +145,7 @@ def _gelu_erf(b: Builder, x: Value, alpha: Value, beta: Value) -> Value:
     half = b.fmul(size, constant(0.5, x.type))
     square = b.fmul(half, size)
     exponent = b.fsub(p, square)
-    lost = b.fsub(b.fsub(p, b.fadd(exponent, square)), fma(b, half, size, b.fneg(square)))
+    lost = b.fsub(b.fsub(p, b.fadd(exponent, square)), product_error(b, half, size, square))
     tail = b.fmul(t, emit_exp_below(b, exponent, limited=False, short=True))
     tail = fma(b, tail, lost, tail)
     return b.fmul(x, b.select(is_negative(b, x), tail, b.fsub(constant(1.0, x.type), tail)))
@@ -169,8 +170,10 @@ def _gelu_tanh(b: Builder, x: Value, alpha: Value, beta: Value) -> Value:
     cubic = constant(2.0 * math.sqrt(2.0 / math.pi) * 0.044715, x.type)
     inner = fma(b, cubic, square, constant(2.0 * math.sqrt(2.0 / math.pi), x.type))
     z = b.fmul(size, inner)
-    lost = fma(b, size, inner, b.fneg(z))
-    lost = fma(b, b.fmul(size, cubic), fma(b, size, size, b.fneg(square)), lost)
+    lost = product_error(b, size, inner, z)
+    lost = fma(b, b.fmul(size, cubic), product_error(b, size, size, square), lost)
+    if isa_of(b) not in ("x86-64-v3", "x86-64-v4"):  # without FMA, the product in the inner sum is rounded, too
+        lost = fma(b, size, product_error(b, cubic, square, b.fmul(cubic, square)), lost)
     if not by_sign:
         e = emit_exp_below(b, z, denormal=True, short=True)
         e = fma(b, e, lost, e)

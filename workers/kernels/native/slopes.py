@@ -11,7 +11,7 @@ from .exponentials import emit_exp, emit_exp_below
 from .functions import Function
 from .power import emit_power
 from .sines import emit_sine
-from .vec import Builder, Value, call, constant, fma, maximum, minimum, splat, vector
+from .vec import Builder, Value, call, constant, fma, maximum, minimum, product_error, splat, vector
 
 _DENSITY: Final = 1.0 / math.sqrt(2.0 * math.pi)
 _TWICE_ROOT: Final = 2.0 * math.sqrt(2.0 / math.pi)
@@ -84,7 +84,7 @@ def _gelu_erf(b: Builder, x: Value, alpha: Value, beta: Value) -> Value:
     half = b.fmul(size, constant(0.5))
     square = b.fmul(half, size)
     bell = emit_exp_below(b, b.fneg(square), denormal=True)
-    bell = fma(b, bell, b.fneg(fma(b, half, size, b.fneg(square))), bell)
+    bell = fma(b, bell, b.fneg(product_error(b, half, size, square)), bell)
     tail = b.fmul(b.fmul(b.fmul(t, constant(0.5)), emit_exp(b, p)), bell)
     share = b.select(b.fcmp_ordered(">", x, constant(0.0)), b.fsub(constant(1.0), tail), tail)
     return fma(b, b.fmul(x, constant(_DENSITY)), bell, share)
@@ -146,7 +146,7 @@ def _erf(b: Builder, x: Value, alpha: Value, beta: Value) -> Value:
     x = maximum(b, b.fneg(limit), minimum(b, limit, x))
     square = b.fmul(x, x)
     bell = b.fmul(constant(_ERF_SLOPE), emit_exp_below(b, b.fneg(square), denormal=True))
-    return fma(b, bell, b.fneg(fma(b, x, x, b.fneg(square))), bell)
+    return fma(b, bell, b.fneg(product_error(b, x, x, square)), bell)
 
 
 def _softsign(b: Builder, x: Value, alpha: Value, beta: Value) -> Value:

@@ -83,6 +83,17 @@ def fma(builder: Builder, a: Value, b: Value, c: Value) -> Value:
     return apply(builder, "fmuladd", a, b, c)
 
 
+def product_error(builder: Builder, a: Value, b: Value, product: Value) -> Value:
+    """Return a * b - product, what a product of float32 has lost by rounding: exact on every level.
+
+    Limitation: of float64 it is 0 on levels without FMA.
+    """
+    if a.type == VD or isa_of(builder) in ("x86-64-v3", "x86-64-v4"):
+        return fma(builder, a, b, builder.fneg(product))
+    wide = builder.fmul(*(builder.fpext(value, VD) for value in (a, b)))
+    return builder.fptrunc(builder.fsub(wide, builder.fpext(product, VD)), VF)
+
+
 def pointer(builder: Builder, address: Value, kind: ir.Type) -> Value:
     """Return an address as a pointer to ``kind``."""
     return builder.inttoptr(address, kind.as_pointer())
