@@ -13,13 +13,14 @@ import pytest
 from poolrt.workers.engines.target import cpu_target
 from poolrt.workers.implementations.primitive_desc import implementations
 
+from .descriptors import MAKERS
 from .reading import EdgeBuffer
 
 
-def computed(level: str, most: int) -> subprocess.CompletedProcess[str]:
+def computed(level: str, most: int, *kinds: str) -> subprocess.CompletedProcess[str]:
     """Return how a process ended that computes, of each implementation and type, ``most`` problems, or all (0)."""
     seed = random.randrange(1 << 30)
-    command = [sys.executable, "-m", "tests.workers.support.reading", level, str(seed), str(most)]
+    command = [sys.executable, "-m", "tests.workers.support.reading", level, str(seed), str(most), *kinds]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
@@ -29,6 +30,33 @@ def test_kernels_stay_in_the_memory_of_their_arguments(most: int, isa: str) -> N
     done = computed(isa, most)
     last = done.stdout.splitlines()[-1:]
     assert done.returncode == 0, f"seed and level {done.args[3:]}: {last} {done.stderr[-2000:]}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", MAKERS)
+@pytest.mark.timeout(3600)
+def test_kernels_stay_there_in_problems_that_are_drawn_at_random(kind: str, isa: str) -> None:
+    done = computed(isa, 6, kind)
+    last = done.stdout.splitlines()[-1:]
+    assert done.returncode == 0, f"level, seed and kind {done.args[3:]}: {last} {done.stderr[-2000:]}"
+
+
+def test_few_outputs_a_group_read_no_more_behind_weights_than_they_may(isa: str) -> None:
+    """Three outputs a group: where there are no masks, the last row of weights is read as if it had 16."""
+    compute = f"""
+from poolrt.workers.desc import Convolution, MemoryDesc, PrimitiveAttr
+from poolrt.workers.implementations.primitive_desc import primitive_descs
+from tests.workers.levels import target_of
+from tests.workers.support.problems import values
+from tests.workers.support.reading import EdgeRunner
+src, dst = MemoryDesc((1, 64, 15, 11), "f32", "aBcd16b"), MemoryDesc((1, 6, 8, 4), "f32", "aBcd16b")
+weights = MemoryDesc((6, 32, 2, 3), "f32", "any")
+op = Convolution(src, weights, None, dst, (2, 3), (0, 2), (1, 3), (1, 2), 2)
+(pd,) = (pd for pd in primitive_descs(op, PrimitiveAttr(), target_of({isa!r})) if pd.impl_name() == "native:grouped")
+EdgeRunner().run(pd, values(pd.op, pd.attr, 3))
+"""
+    done = subprocess.run([sys.executable, "-c", compute], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
 
 
 @pytest.mark.parametrize("window", [1, 9])

@@ -23,12 +23,14 @@ from .nest_builder import NestBuilder
 
 
 class NativeGroupedConvolution:
-    """1 or 2 spatial dimensions, several groups of any number of channels."""
+    """1 or 2 spatial dimensions, several groups of any number of channels.
+
+    On levels without masks, kernels read 16 weights of a row that may have fewer: up to 60 bytes behind the last row.
+    """
 
     name = "native:grouped"
     engine_kind = "cpu"
     general = False
-    stays_inside = True
 
     def reject(self, op: Convolution, attr: PrimitiveAttr, target: Target) -> str | None:
         if op.src.ndims not in (3, 4):
