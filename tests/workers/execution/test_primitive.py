@@ -233,9 +233,10 @@ def test_the_library_does_not_take_scratch_memory_that_it_has_not_asked_for(
 def test_a_primitive_is_found_again_without_its_engine(engine: Engine, store: CacheStore) -> None:
     cache = compiled.cache(8, store)
     first = Engine("cpu")
-    # Of four outputs: the kernel for so few is that of no other test here.
+    # Of four outputs: the kernel for so few is that of no other test here, except on levels where it serves others too.
     primitive = convolution(first, padding=0, size=4).create(cache)
-    assert primitive.source == "created"
+    source = primitive.source
+    assert source in ("created", "derived")
     # When engine and primitive are gone
     gone: list[weakref.ref[Any]] = [weakref.ref(first), weakref.ref(primitive.resources)]
     del first, primitive
@@ -245,7 +246,7 @@ def test_a_primitive_is_found_again_without_its_engine(engine: Engine, store: Ca
     pd = convolution(engine, padding=0, size=4)
     primitive = pd.create(cache)
     assert primitive.source == "memory"
-    assert pd.create(compiled.cache(8, store)).source == "files"
+    assert pd.create(compiled.cache(8, store)).source == {"created": "files"}.get(source, source)
     # And what was found computes
     problem = Problem(pd, 1)
     primitive.execute(Stream(engine), problem.args)

@@ -144,7 +144,7 @@ def test_sums_of_all_pairs_of_bytes_are_those_of_onnx_runtime(
 ) -> None:
     """Zero points are added before a sum is rounded, so that its last bits decide about numbers near halves.
 
-    ONNX Runtime uses all instructions of this host, products that are added without being rounded among them: so does poolrt here.
+    ONNX Runtime uses all instructions of this host, which add products without rounding them; so does poolrt here.
     """
     monkeypatch.setenv("POOLRT_MAX_CPU_ISA", "")
     rng, limits = np.random.default_rng(), np.iinfo(kind)
