@@ -42,7 +42,9 @@ class ArgumentBlock:
         self.kernel = launch.kernel
         self.nanoseconds = launch.nanoseconds
         parts = jobs.cut(launch.work, launch.nanoseconds)
-        bounds = [launch.work * i // parts for i in range(parts + 1)]
+        # Longer parts first: threads that take one after the other end closer to each other.
+        each, more = divmod(launch.work, parts)
+        bounds = [each * i + min(i, more) for i in range(parts + 1)]
         size = _RANGE + len(launch.args)
         self.blocks = [(ctypes.c_int64 * size)(bounds[i], bounds[i + 1]) for i in range(parts)]
         self.addresses = [ctypes.addressof(block) for block in self.blocks]

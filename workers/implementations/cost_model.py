@@ -23,7 +23,15 @@ _PRODUCT: Final = 0.012
 _REFERENCE_BYTE: Final = 7.0
 _REFERENCE_PRODUCT: Final = 6.0
 #: Operations that compute more for each element: nanoseconds for a byte. What a call computes is unknown.
-_BYTES: Final = {"softmax": 0.05, "lrn": 0.1, "pooling": 0.05, "call": 1.0}
+_BYTES: Final = {"softmax": 0.05, "lrn": 0.1, "pooling": 0.05, "cumulative_sum": 0.06, "call": 1.0}
+#: The same of algorithms, and of implementations.
+_ALGORITHMS: Final = {
+    ("eltwise", "gelu_erf"): 0.09,
+    ("eltwise", "gelu_tanh"): 0.06,
+    ("resampling", "linear"): 0.04,
+    ("resampling", "cubic"): 0.25,
+}
+_IMPLEMENTATIONS: Final = {"native:quantised_eltwise": 0.15, "native:byte_sums": 0.15}
 _REFERENCE_BYTES: Final = {"lrn": 50.0}
 
 
@@ -34,8 +42,20 @@ def nanoseconds(pd: PrimitiveDesc) -> int:
     moved = sum(desc.nbytes for desc in memories.values())
     if pd.op.kind == "gather":  # of src, it reads no more than it writes
         moved += min(0, memories[Arg.DST].nbytes - memories[Arg.SRC].nbytes)
-    by_byte = _REFERENCE_BYTES.get(pd.op.kind, _REFERENCE_BYTE) if slow else _BYTES.get(pd.op.kind, _BYTE)
+    by_byte = _REFERENCE_BYTES.get(pd.op.kind, _REFERENCE_BYTE) if slow else _of_bytes(pd)
     return int(moved * by_byte + products(pd.op) * (_REFERENCE_PRODUCT if slow else _PRODUCT))
+
+
+def _of_bytes(pd: PrimitiveDesc) -> float:
+    """Return the nanoseconds for a byte of an implementation that is made for speed."""
+    op = pd.op
+    found = _BYTES.get(op.kind, _BYTE)
+    found = _ALGORITHMS.get((op.kind, getattr(op, "algorithm", "")), found)
+    found = _IMPLEMENTATIONS.get(pd.implementation.name, found)
+    if op.kind == "pooling":  # an element is in so many windows; nine or fewer take as long
+        windows = math.prod(getattr(op, "kernel", ())) / math.prod(getattr(op, "strides", ()))
+        found *= max(1.0, math.sqrt(windows) / 3)
+    return found
 
 
 def products(op: OpDesc) -> int:

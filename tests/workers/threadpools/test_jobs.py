@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import random
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -9,8 +10,8 @@ from typing import Any
 import pytest
 
 from poolrt.cachestore import CacheStore
-from poolrt.workers import Eltwise
-from poolrt.workers.desc import Arg, Convolution, MemoryDesc, PrimitiveAttr
+from poolrt.workers import Eltwise, Softmax
+from poolrt.workers.desc import Arg, Convolution, MemoryDesc, OpDesc, Pooling, PrimitiveAttr, Resampling
 from poolrt.workers.engines.engine import Engine
 from poolrt.workers.engines.target import cpu_target
 from poolrt.workers.execution.memory import Memory
@@ -142,3 +143,42 @@ def test_the_estimate_grows_with_the_problem_and_references_are_slower() -> None
     assert 50 < nanoseconds(large[0]) / nanoseconds(small[0]) < 200
     assert nanoseconds(small[-1]) > 10 * nanoseconds(small[0])
     assert small[-1].impl_name().startswith("ref:")
+
+
+def test_the_estimate_is_longer_for_functions_and_windows_that_take_longer() -> None:
+    image, large = (MemoryDesc((1, 64, size, size), "f32") for size in (32, 64))
+
+    def estimate(op: OpDesc) -> int:
+        return nanoseconds(primitive_descs(op, PrimitiveAttr(), cpu_target())[0])
+
+    def pooling(size: int) -> OpDesc:
+        return Pooling(
+            image, image, "max", (size, size), (1, 1), (0, 0), (size // 2, size // 2), (size // 2, size // 2)
+        )
+
+    assert estimate(Eltwise(image, image, "gelu_erf")) > 2 * estimate(Eltwise(image, image, "relu"))
+    cubic, nearest = (estimate(Resampling(image, large, algorithm)) for algorithm in ("cubic", "nearest"))
+    assert cubic > 5 * nearest
+    assert estimate(pooling(13)) > 3 * estimate(pooling(3))
+
+
+def test_parts_of_uneven_work_are_as_even_for_threads_that_take_one_after_the_other(store: CacheStore) -> None:
+    sizes: list[list[int]] = []
+
+    class Parts(SequentialPool):
+        least_job_ns = 0
+
+        def run_regions(self, regions: Sequence[Region]) -> None:
+            for region in regions:
+                ranges = [(ctypes.c_int64 * 2).from_address(blob) for blob in region.blobs]
+                assert [end for _, end in ranges[:-1]] == [begin for begin, _ in ranges[1:]]
+                sizes.append([end - begin for begin, end in ranges])
+            super().run_regions(regions)
+
+    engine, md = Engine("cpu"), MemoryDesc((14, 1000), "f32")
+    attributes, pool = StreamAttr("cpu"), Parts()
+    attributes.set_threadpool(pool)
+    args = {arg: Memory(md, engine) for arg in (Arg.SRC, Arg.DST)}
+    pd = Softmax.PrimitiveDesc(engine, md, md, 1, attr=PrimitiveAttr(jobs=4))
+    pd.create(compiled.cache(4, store)).execute(Stream(engine, attributes), args)
+    assert sizes == [[4, 4, 3, 3]]
