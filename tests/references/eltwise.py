@@ -56,6 +56,8 @@ FUNCTIONS: dict[str, Callable[[Array, float, float], Array]] = {
     "sin": lambda x, a, b: np.sin(x),
     "cos": lambda x, a, b: np.cos(x),
     "softsign": lambda x, a, b: x / (1 + np.abs(x)),
+    "tan": lambda x, a, b: np.tan(x),
+    "atan": lambda x, a, b: np.arctan(x),
 }
 
 

@@ -55,6 +55,8 @@ FROM_SRC: dict[str, Derivative] = {
     "sin": lambda x, a, b: np.cos(x),
     "cos": lambda x, a, b: -np.sin(x),
     "softsign": lambda x, a, b: 1 / (1 + np.abs(x)) ** 2,
+    "tan": lambda x, a, b: 1 / np.cos(x) ** 2,
+    "atan": lambda x, a, b: 1 / (1 + x * x),
 }
 FROM_DST: dict[str, Derivative] = {
     "relu": lambda y, a, b: np.where(y > 0, 1, a),

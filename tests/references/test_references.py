@@ -218,6 +218,8 @@ INDEPENDENT: dict[str, Any] = {
     "sin": lambda x, a, b: np.exp(1j * x).imag,
     "cos": lambda x, a, b: np.exp(1j * x).real,
     "softsign": lambda x, a, b: np.sign(x) * (1 - 1 / (1 + np.abs(x))),
+    "tan": lambda x, a, b: np.sin(x) / np.cos(x),
+    "atan": lambda x, a, b: np.angle(1 + 1j * x),
 }
 
 

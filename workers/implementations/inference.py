@@ -14,7 +14,7 @@ VECTOR_ALGORITHMS: Final = frozenset(
     (
         "relu", "tanh", "elu", "square", "abs", "sqrt", "linear", "logistic", "exp", "log", "clip", "clip_v2", "gelu_erf",
         "gelu_tanh", "hardswish", "hardsigmoid", "softplus", "swish", "mish", "pow", "round", "floor", "ceil", "trunc", "erf",
-        "sin", "cos", "softsign",
+        "sin", "cos", "softsign", "tan", "atan",
         "add", "sub", "mul", "div", "max", "min",
     )
 )  # fmt: skip

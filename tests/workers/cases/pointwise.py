@@ -47,6 +47,8 @@ _ELTWISE_TOLERANCE: Final[dict[str, tuple[float, float]]] = {
     "erf": (1e-6, 0.0),
     "sin": (1e-6, 0.0),
     "cos": (1e-6, 0.0),
+    "tan": (1e-6, 0.0),
+    "atan": (1e-6, 0.0),
 }
 
 _BINARY = tuple(filter(VECTOR_ALGORITHMS.__contains__, BINARY_ALGORITHMS))

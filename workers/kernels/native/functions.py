@@ -10,12 +10,13 @@ import math
 from collections.abc import Callable
 from typing import Any, Final
 
+from .arc_tangent import emit_arc_tangent
 from .compiler import types
 from .compiler.language import intrinsic
 from .elements import emit_load, emit_load_tail
 from .exponentials import emit_exp, emit_exp_below, emit_expm1, emit_log
 from .power import emit_power
-from .sines import each, emit_sine
+from .sines import each, emit_sine, emit_tangent
 from .vec import (
     F32,
     I32,
@@ -273,6 +274,8 @@ ELTWISE: Final[dict[str, Function]] = {
     "sin": lambda b, x, alpha, beta: emit_sine(b, x, 0),
     "cos": lambda b, x, alpha, beta: emit_sine(b, x, 1),
     "softsign": _softsign,
+    "tan": lambda b, x, alpha, beta: emit_tangent(b, x),
+    "atan": lambda b, x, alpha, beta: emit_arc_tangent(b, x),
 }
 BINARY: Final[dict[str, Callable[[Builder, Value, Value], Value]]] = {
     "add": lambda b, x, y: b.fadd(x, y),

@@ -1,7 +1,8 @@
-"""Sines and cosines of vectors of float32 and float64."""
+"""Sines, cosines and tangents of vectors of float32 and float64."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 import llvmlite.ir as ir
@@ -23,7 +24,16 @@ def emit_sine(b: Builder, x: Value, turns: int) -> Value:
 
     The argument is reduced in float64, so that zeros of the sine are precise too.
     """
-    name = ("sin", "cos")[turns]
+    return _emit(b, x, ("sin", "cos")[turns], lambda: _near(b, x, turns))
+
+
+def emit_tangent(b: Builder, x: Value) -> Value:
+    """Return the tangent of x to 4 ulp, as `emit_sine` does."""
+    return _emit(b, x, "tan", lambda: _near_tangent(b, x))
+
+
+def _emit(b: Builder, x: Value, name: str, near_zero: Callable[[], Value]) -> Value:
+    """Return a function of the C library, of vectors of float32 by ``near_zero`` unless a lane is far from zero."""
     if x.type == VD:
         return each(b, name, x)
     far = b.fcmp_ordered(">", apply(b, "fabs", x), constant(_FAR))
@@ -34,7 +44,7 @@ def emit_sine(b: Builder, x: Value, turns: int) -> Value:
     slow = b.fptrunc(each(b, name, b.fpext(x, VD)), VF)
     b.branch(done)
     b.position_at_end(near)
-    fast = _near(b, x, turns)
+    fast = near_zero()
     b.branch(done)
     b.position_at_end(done)
     found = b.phi(VF)
@@ -53,13 +63,27 @@ def each(b: Builder, name: str, *args: Value) -> Value:
 
 
 def _near(b: Builder, x: Value, turns: int) -> Value:
+    quarter, sine, cosine = _parts(b, x)
+    quarter = b.add(quarter, ir.Constant(VI, [turns] * LANES))
+    found = b.select(b.trunc(quarter, VM), cosine, sine)
+    sign = b.shl(b.lshr(quarter, ir.Constant(VI, [1] * LANES)), ir.Constant(VI, [31] * LANES))
+    return b.bitcast(b.xor(b.bitcast(found, VI), sign), VF)
+
+
+def _near_tangent(b: Builder, x: Value) -> Value:
+    quarter, sine, cosine = _parts(b, x)
+    odd = b.trunc(quarter, VM)
+    return b.fdiv(b.select(odd, cosine, sine), b.select(odd, b.fneg(sine), cosine))
+
+
+def _parts(b: Builder, x: Value) -> tuple[Value, Value, Value]:
+    """Return the nearest number of quarter turns, as int32, and the sine and the cosine of the rest."""
     wide = b.fpext(x, VD)
     number = apply(b, "rint", b.fmul(wide, constant(_TWO_OVER_PI, VD)))
     rest = fma(b, number, constant(-_QUARTER[0], VD), wide)
     r = b.fptrunc(fma(b, number, constant(-_QUARTER[1], VD), rest), VF)
     is_number = b.fcmp_ordered("ord", number, number)  # no number has no integer
     quarter = b.fptosi(b.select(is_number, number, constant(0.0, VD)), VI)
-    quarter = b.add(quarter, ir.Constant(VI, [turns] * LANES))
     square = b.fmul(r, r)
     sine = constant(_SINE[0])
     for c in _SINE[1:]:
@@ -69,6 +93,4 @@ def _near(b: Builder, x: Value, turns: int) -> Value:
     for c in _COSINE[1:]:
         cosine = fma(b, cosine, square, constant(c))
     cosine = fma(b, cosine, b.fmul(square, square), fma(b, square, constant(-0.5), constant(1.0)))
-    found = b.select(b.trunc(quarter, VM), cosine, sine)
-    sign = b.shl(b.lshr(quarter, ir.Constant(VI, [1] * LANES)), ir.Constant(VI, [31] * LANES))
-    return b.bitcast(b.xor(b.bitcast(found, VI), sign), VF)
+    return quarter, sine, cosine

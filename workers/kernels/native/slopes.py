@@ -154,6 +154,11 @@ def _softsign(b: Builder, x: Value, alpha: Value, beta: Value) -> Value:
     return b.fmul(share, share)
 
 
+def _tan(b: Builder, x: Value, alpha: Value, beta: Value) -> Value:
+    cosine = emit_sine(b, x, 1)
+    return b.fdiv(constant(1.0), b.fmul(cosine, cosine))
+
+
 #: Of the argument.
 SLOPES: Final[dict[str, Function]] = {
     "relu": _relu,
@@ -180,6 +185,8 @@ SLOPES: Final[dict[str, Function]] = {
     "sin": lambda b, x, alpha, beta: emit_sine(b, x, 1),
     "cos": lambda b, x, alpha, beta: b.fneg(emit_sine(b, x, 0)),
     "softsign": _softsign,
+    "tan": _tan,
+    "atan": lambda b, x, alpha, beta: b.fdiv(constant(1.0), fma(b, x, x, constant(1.0))),
 }
 #: Of the result, for the functions that allow it.
 SLOPES_OF_RESULTS: Final[dict[str, Function]] = {

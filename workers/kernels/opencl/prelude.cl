@@ -134,9 +134,11 @@ static vec eltwise_floor(vec x, float alpha, float beta) { return floor(x); }
 static vec eltwise_ceil(vec x, float alpha, float beta) { return ceil(x); }
 static vec eltwise_trunc(vec x, float alpha, float beta) { return trunc(x); }
 static vec eltwise_erf(vec x, float alpha, float beta) { return erf(x); }
-// PoCL takes a subnormal number for 0.0079; below 2^-13 the nearest floats to sin(x) and cos(x) are x and 1
+// PoCL takes a subnormal number for 0.0079; below 2^-13 the nearest floats to sin(x), tan(x) and cos(x) are x, x and 1
 static vec eltwise_sin(vec x, float alpha, float beta) { return fabs(x) < 0x1p-13f ? x : sin(x); }
 static vec eltwise_cos(vec x, float alpha, float beta) { return fabs(x) < 0x1p-13f ? 1.0f : cos(x); }
+static vec eltwise_tan(vec x, float alpha, float beta) { return fabs(x) < 0x1p-13f ? x : tan(x); }
+static vec eltwise_atan(vec x, float alpha, float beta) { return atan(x); }
 static vec eltwise_softsign(vec x, float alpha, float beta) { return x / (fabs(x) + 1.0f); }
 static vec eltwise_hardsigmoid(vec x, float alpha, float beta)
 {

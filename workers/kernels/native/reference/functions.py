@@ -37,6 +37,8 @@ ERF: Final = ELTWISE["erf"]
 SIN: Final = ELTWISE["sin"]
 COS: Final = ELTWISE["cos"]
 SOFTSIGN: Final = ELTWISE["softsign"]
+TAN: Final = ELTWISE["tan"]
+ATAN: Final = ELTWISE["atan"]
 
 SQRT_HALF: Final = math.sqrt(0.5)
 SQRT_2_OVER_PI: Final = math.sqrt(2.0 / math.pi)
@@ -97,6 +99,10 @@ def eltwise(algorithm: int, x: float, alpha: float, beta: float) -> float:
         return math.sin(x)
     if algorithm == COS:
         return math.cos(x)
+    if algorithm == TAN:
+        return math.tan(x)
+    if algorithm == ATAN:
+        return math.atan(x)
     if algorithm == SOFTSIGN:
         return x / (1.0 + math.fabs(x))
     return np.rint(x)

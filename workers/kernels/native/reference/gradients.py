@@ -7,6 +7,7 @@ from typing import Final
 
 from .functions import (
     ABS,
+    ATAN,
     CLIP,
     CLIP_V2,
     COS,
@@ -32,6 +33,7 @@ from .functions import (
     SQRT_HALF,
     SQUARE,
     SWISH,
+    TAN,
     TANH,
     logistic,
     softplus,
@@ -92,6 +94,10 @@ def slope(algorithm: int, x: float, alpha: float, beta: float) -> float:
         return math.cos(x)
     if algorithm == COS:
         return -math.sin(x)
+    if algorithm == TAN:
+        return 1.0 / math.cos(x) ** 2
+    if algorithm == ATAN:
+        return 1.0 / (1.0 + x * x)
     if algorithm == SOFTSIGN:
         return 1.0 / (1.0 + math.fabs(x)) ** 2
     # POW, the only one left; a power of 0 is constant, at x = 0 too.

@@ -49,6 +49,8 @@ static real eltwise_value(int algorithm, real x, real alpha, real beta)
     case ELTWISE_SIN: return sin(x);
     case ELTWISE_COS: return cos(x);
     case ELTWISE_SOFTSIGN: return x / (fabs(x) + 1);
+    case ELTWISE_TAN: return tan(x);
+    case ELTWISE_ATAN: return atan(x);
     }
     return NAN;
 }
@@ -90,6 +92,10 @@ static real slope(int algorithm, real x, real alpha, real beta)
     case ELTWISE_ERF: return SQRT_2_OVER_PI * SQRT_2 * exp(-x * x);
     case ELTWISE_SIN: return cos(x);
     case ELTWISE_COS: return -sin(x);
+    case ELTWISE_TAN:
+        y = cos(x);
+        return 1 / (y * y);
+    case ELTWISE_ATAN: return 1 / (1 + x * x);
     case ELTWISE_SOFTSIGN:
         y = fabs(x) + 1;
         return 1 / (y * y);
