@@ -9,13 +9,17 @@ from typing import Final
 import numpy as np
 
 from ..call import NodeCall, Operator
-from ..tensors import Operand, Tensors, dtype_of, shape_of
+from ..tensors import Operand, Tensors, array_dtype, dtype_of, shape_of
 
 _MODES: Final = {"linear": "linear", "bilinear": "linear", "nearest": "nearest", "cubic": "cubic", "bicubic": "cubic"}
 #: So few channels are gathered one after the other, as planes: the more neighbours have weights, the fewer.
 _FEW_CHANNELS: Final = {"nearest": 16, "linear": 6, "cubic": 4}
 #: The slope of the cubic function one element away.
 _CUBIC: Final = -0.75
+#: The data types of indices and weights of neighbours, unless narrower ones do.
+_WIDE: Final = ("int64", "float64")
+#: Places beyond shorter dimensions are whole numbers that float32 tells from those inside.
+_SHORT: Final = 2**22
 
 
 def grid_sample(call: NodeCall) -> Operand:
@@ -32,6 +36,9 @@ def grid_sample(call: NodeCall) -> Operand:
     total = math.prod(places[1:-1])
     dtype = dtype_of(source)
     flat = m.cast(m.reshape(m.value(grid), (places[0], total, count)), "float64")
+    are_planes = sizes[1] <= _FEW_CHANNELS[_MODES[mode]] and dtype in ("float32", "float64")
+    is_small = math.prod(sizes) < 2**31
+    types = ("int32" if is_small else "int64", "float64" if dtype == "float64" else "float32")
     taps = []
     for axis in range(count):
         # The last number of a place is that of the first spatial dimension.
@@ -41,30 +48,37 @@ def grid_sample(call: NodeCall) -> Operand:
         place = m.eltwise(part, "linear", factor, shift)
         if padding != "zeros" and _MODES[mode] != "cubic":
             place = _inside(m, place, size, padding, corners)
-        taps.append(neighbours(m, place, size, _MODES[mode], padding, corners))
-    are_planes = sizes[1] <= _FEW_CHANNELS[_MODES[mode]] and dtype in ("float32", "float64")
-    images = np.arange(sizes[0], dtype=np.int64).reshape(-1, 1) * (sizes[1] if are_planes else 1)
-    index, weight = join_neighbours(m, images, taps, sizes[2:])
+        taps.append(neighbours(m, place, size, _MODES[mode], padding, corners, types))
+    images = np.arange(sizes[0], dtype=array_dtype(types[0])).reshape(-1, 1) * (sizes[1] if are_planes else 1)
     if are_planes:
-        return m.reshape(_weigh_planes(m, source, index, weight), (sizes[0], sizes[1], *places[1:-1]))
+        index = _join_places(m, images, taps, sizes[2:])
+        shape = (sizes[0], total)
+        weights = [m.concat([m.unsqueeze(m.expand(w, shape), (0,)) for _, w in each], 0) for each in taps]
+        return m.reshape(_weigh_planes(m, source, index, weights), (sizes[0], sizes[1], *places[1:-1]))
+    index, weight = join_neighbours(m, images, taps, sizes[2:])
     index, weight = (m.transpose(each, (1, 2, 0)) for each in (index, weight))
     result = m.transpose(weigh_rows(m, channel_rows(m, source, 1), index, weight), (0, 2, 1))
     return m.reshape(m.cast(result, dtype), (sizes[0], sizes[1], *places[1:-1]))
 
 
-def _weigh_planes(m: Tensors, source: Operand, place: Operand, weight: Operand) -> Operand:
+def _weigh_planes(m: Tensors, source: Operand, place: Operand, weights: Sequence[Operand]) -> Operand:
     """Return sums of elements of images at places (neighbours, images, places) times their weights, for each channel.
 
-    Places are elements of the first channels, whose planes are in the order of memory.
+    Places are elements of the first channels, whose planes are in the order of memory. The weights (neighbours along the
+    dimension, images, places) are of one dimension each: a sum along the last one leaves less to multiply.
     """
     _, channels, *sizes = shape_of(source)
     plane, total = math.prod(sizes), math.prod(shape_of(source))
-    flat, factors = m.reshape(source, (total,)), m.cast(weight, dtype_of(source))
+    flat = m.reshape(source, (total,))
     found = []
     for channel in range(channels):
         rest = m.slice(flat, [channel * plane], [total], [0], [1]) if channel else flat
-        parts = m.binary(m.take(rest, place, 0), factors, "mul")
-        found.append(m.reduce(parts, "sum", (0,), True))
+        parts = m.take(rest, place, 0)
+        for weight in reversed(weights):
+            count, *rows = shape_of(weight)
+            apart = m.reshape(parts, (shape_of(parts)[0] // count, count, *rows))
+            parts = m.reduce(m.binary(apart, m.unsqueeze(weight, (0,)), "mul"), "sum", (1,), False)
+        found.append(parts)
     joined = m.concat(found, 0) if channels > 1 else found[0]
     return m.transpose(joined, (1, 0, 2))
 
@@ -92,27 +106,49 @@ def join_neighbours(
 
     ``images`` are the numbers of images; they and the neighbours along each dimension broadcast to the shape of the places.
     """
+    one = m.unsqueeze(m.number(1, axes[0][0][1]), range(len(shape_of(images))))
+    weight = m.unsqueeze(one, (0,))
+    for taps in axes:
+        weight = _outer(m, weight, [share for _, share in taps], "mul")
+    return _join_places(m, images, axes, sizes), weight
+
+
+def _join_places(
+    m: Tensors, images: Operand, axes: Sequence[Sequence[tuple[Operand, Operand]]], sizes: Sequence[int]
+) -> Operand:
+    """Return the rows of all neighbours of places."""
     index = m.unsqueeze(images, (0,))
-    weight: Operand = np.ones((1,) * len(shape_of(index)))
     for taps, size in zip(axes, sizes, strict=True):
-        at, share = (m.concat([m.unsqueeze(tap[part], (0,)) for tap in taps], 0) for part in (0, 1))
-        line = m.unsqueeze(m.binary(index, np.asarray(size, np.int64), "mul"), (1,))
-        index = m.binary(line, m.unsqueeze(at, (0,)), "add")
-        weight = m.binary(m.unsqueeze(weight, (1,)), m.unsqueeze(share, (0,)), "mul")
-        index, weight = (
-            m.reshape(each, (dims[0] * dims[1], *dims[2:])) for each in (index, weight) for dims in (shape_of(each),)
-        )
-    return index, weight
+        index = _outer(m, m.binary(index, m.number(size, index), "mul"), [place for place, _ in taps], "add")
+    return index
+
+
+def _outer(m: Tensors, total: Operand, parts: Sequence[Operand], algorithm: str) -> Operand:
+    """Return what joins each of the totals (totals, ...) with each part, as (totals * parts, ...)."""
+    joined = m.concat([m.unsqueeze(part, (0,)) for part in parts], 0)
+    neutral = 1 if algorithm == "mul" else 0
+    if isinstance(total, np.ndarray) and total.size == 1 and total.ndim == len(shape_of(joined)) and total == neutral:
+        return joined
+    found = m.binary(m.unsqueeze(total, (1,)), m.unsqueeze(joined, (0,)), algorithm)
+    dims = shape_of(found)
+    return m.reshape(found, (dims[0] * dims[1], *dims[2:]))
 
 
 def neighbours(
-    m: Tensors, place: Operand, size: int, mode: str, padding: str, corners: bool
+    m: Tensors, place: Operand, size: int, mode: str, padding: str, corners: bool, types: tuple[str, str] = _WIDE
 ) -> list[tuple[Operand, Operand]]:
-    """Return indices and weights of the neighbours of places along one dimension; those outside weigh nothing."""
+    """Return indices and weights of the neighbours of places along one dimension; those outside weigh nothing.
+
+    ``types`` are the data types of indices and weights. Whole places are exact in a narrow one, as far as they are inside.
+    """
+    is_short = types[1] == "float32" and padding != "reflection" and size < _SHORT
     if mode == "nearest":
-        return [_tap(m, m.eltwise(place, "round"), m.number(1, place), size, padding, corners)]
+        near = m.eltwise(place, "round")
+        near = m.cast(near, types[1]) if is_short else near
+        return [_tap(m, near, np.asarray(1, array_dtype(types[1])), size, padding, corners, types[0])]
     first = m.floor(place)
-    ratio = m.binary(place, first, "sub")
+    ratio = m.cast(m.binary(place, first, "sub"), types[1])
+    first = m.cast(first, types[1]) if is_short else first
     if mode == "linear":
         weights = [m.eltwise(ratio, "linear", -1.0, 1.0), ratio]
         offsets = [0.0, 1.0]
@@ -124,7 +160,7 @@ def neighbours(
         ]
     found = []
     for offset, weight in zip(offsets, weights, strict=True):
-        found.append(_tap(m, m.eltwise(first, "linear", 1.0, offset), weight, size, padding, corners))
+        found.append(_tap(m, m.eltwise(first, "linear", 1.0, offset), weight, size, padding, corners, types[0]))
     return found
 
 
@@ -139,15 +175,15 @@ def _cubic(m: Tensors, distance: Operand, is_far: bool) -> Operand:
 
 
 def _tap(
-    m: Tensors, place: Operand, weight: Operand, size: int, padding: str, corners: bool
+    m: Tensors, place: Operand, weight: Operand, size: int, padding: str, corners: bool, kind: str
 ) -> tuple[Operand, Operand]:
     if padding == "zeros":
         low, high = m.binary(place, m.number(0, place), "ge"), m.binary(place, m.number(size - 1, place), "le")
-        weight = m.select(m.binary(low, high, "and"), weight, m.number(0, place))
+        weight = m.select(m.binary(low, high, "and"), weight, m.number(0, weight))
     else:
         place = _inside(m, place, size, padding, corners)
     clipped = m.binary(m.binary(place, m.number(0, place), "max"), m.number(size - 1, place), "min")
-    index = m.cast(clipped, "int64")
+    index = m.cast(clipped, kind)
     return index, m.expand(weight, shape_of(index)) if not weight.shape else weight
 
 
