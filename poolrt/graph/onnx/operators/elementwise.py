@@ -13,7 +13,7 @@ from ...shapes import normalize_axis
 from ...values import Value
 from ..call import NodeCall, Operator
 from ..element_types import FLOATS, LIMITS, WRAPPING
-from ..tensors import WRAPS_AS, Operand, Tensors, dtype_of
+from ..tensors import WRAPS_AS, Operand, Tensors, dtype_of, shape_of
 
 _LARGEST: Final = float(np.finfo(np.float32).max)
 
@@ -126,8 +126,14 @@ def _bound(limit: Operand | None, usual: float) -> float:
 
 
 def prelu(call: NodeCall) -> Operand:
-    """Add the positive part, and the negative part times a slope."""
+    """Multiply negative elements by a slope; add the positive part and the scaled negative part of integers."""
     source, slope, math_ = call.tensor(0), call.tensor(1), call.math
+    dims, slopes = shape_of(source), shape_of(slope)
+    fits = len(slopes) <= len(dims) and all(
+        one in (1, size) for one, size in zip(slopes[::-1], dims[::-1], strict=False)
+    )
+    if isinstance(source, Value) and dtype_of(source) in FLOATS and fits and dims:
+        return call.graph.prelu(source, slope, name=call.name)
     zero = math_.number(0, source)
     scaled = math_.binary(math_.binary(source, zero, "min"), slope, "mul")
     return math_.binary(math_.eltwise(source, "relu"), scaled, "add")
