@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from .deferred_dataclass import dataclass
 from .lru import checked_capacity
-from .place import DEFAULT_NAMESPACE, Place, is_read_only, place_from_environment
+from .place import DEFAULT_NAMESPACE, Place, is_read_only, is_true, place_from_environment
 
 #: Entries that a process keeps in memory unless a capacity is set.
 DEFAULT_CAPACITY: Final = 1024
 #: Entries that a namespace keeps until its operator sets a capacity. The same in every process: a client's own default
 #: would evict what others have published.
 NAMESPACE_CAPACITY: Final = 1024
+_UNITS: Final[Mapping[str, int]] = {"": 1, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30}
 _CAPACITIES: Final = (
     *("capacity", "capacity_bytes", "memory_bytes", "files_bytes", "files_capacity"),
     *("store_capacity", "store_capacity_bytes"),
@@ -117,8 +119,12 @@ def options_from_environment(
     In the home folder's path, `{uid}` stands for the number of the process's user.
     Reads `POOLRT_REDIS_URL`, `POOLRT_NAMESPACE`, `POOLRT_HOME`, `POOLRT_KEY_FILE`, `POOLRT_PRIMITIVE_CACHE_CAPACITY`,
     `POOLRT_PRIMITIVE_CACHE_BYTES`, `POOLRT_REDIS_SERVER`, `POOLRT_READ_ONLY` and `POOLRT_PREBUILT`. `more` are other fields of
-    StoreOptions. Raises ValueError for values that cannot be used, naming the variable.
+    StoreOptions, each with the variable of its name, such as `POOLRT_LEASE_S`, except `timeout_s` and `toolchain`. Raises
+    ValueError for values that cannot be used, naming the variable.
     """
+    for name, parse in _PARSERS.items():
+        if name not in more and (text := os.environ.get(f"POOLRT_{name.upper()}", "").strip()):
+            more[name] = parse(f"POOLRT_{name.upper()}", text)
     place = place_from_environment(url, namespace, home, key_file)
     return StoreOptions(
         home=place.home,
@@ -140,6 +146,10 @@ def _number(given: int | None, variable: str, default: int) -> int:
     text = os.environ.get(variable, "").strip()
     if not text:
         return default
+    return _to_size(variable, text) if variable.endswith("_BYTES") else _to_count(variable, text)
+
+
+def _to_count(variable: str, text: str) -> int:
     try:
         number = int(text)
     except ValueError:
@@ -147,3 +157,31 @@ def _number(given: int | None, variable: str, default: int) -> int:
     if number < 0:
         raise ValueError(f"{variable} is negative")
     return number
+
+
+def _to_size(variable: str, text: str) -> int:
+    """Return a number of bytes, which may have a unit."""
+    unit = text.lstrip("0123456789 ")
+    if unit.upper() not in _UNITS:
+        raise ValueError(f"{variable} is {text!r}, not a number of bytes such as '512 MiB'")
+    return _to_count(variable, text.removesuffix(unit).strip()) * _UNITS[unit.upper()]
+
+
+def _to_seconds(variable: str, text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        raise ValueError(f"{variable} is {text!r}, not a number of seconds") from None
+    least = 0.0 if variable == "POOLRT_SERVER_IDLE_S" else 1e-3
+    if not least <= seconds < float("inf"):
+        raise ValueError(f"{variable} is {text!r}: expect {'0 or more' if not least else 'more than 0'} seconds")
+    return seconds
+
+
+#: Options without an argument of their own -> how the text of the variable is read.
+_PARSERS: Final[Mapping[str, Callable[[str, str], float]]] = {
+    **dict.fromkeys(("memory_bytes", "files_bytes", "store_capacity_bytes"), _to_size),
+    **dict.fromkeys(("files_capacity", "store_capacity"), _to_count),
+    **dict.fromkeys(("lease_s", "creation_limit_s", "io_timeout_s", "server_idle_s"), _to_seconds),
+    "set_store_capacity": is_true,
+}

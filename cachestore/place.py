@@ -79,7 +79,12 @@ def is_read_only(given: bool | None = None) -> bool:
     """Return the argument, or else the meaning of `POOLRT_READ_ONLY`. Raises ValueError for one that has none."""
     if given is not None:
         return given
-    text = os.environ.get("POOLRT_READ_ONLY", "").strip().lower()
-    if text not in ("", "0", "1", "false", "true", "no", "yes"):
-        raise ValueError(f"POOLRT_READ_ONLY is {text!r}, neither true nor false")
-    return text in ("1", "true", "yes")
+    return is_true("POOLRT_READ_ONLY", os.environ.get("POOLRT_READ_ONLY", ""))
+
+
+def is_true(variable: str, text: str) -> bool:
+    """Return the meaning of a variable's text. Raises ValueError for one that has none."""
+    word = text.strip().lower()
+    if word not in ("", "0", "1", "false", "true", "no", "yes"):
+        raise ValueError(f"{variable} is {word!r}, neither true nor false")
+    return word in ("1", "true", "yes")

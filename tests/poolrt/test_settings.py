@@ -162,6 +162,53 @@ def test_the_stores_own_defaults_are_those_of_the_settings(monkeypatch: pytest.M
     assert StoreOptions(**Settings.load(environ={}).store_arguments()) == expected
 
 
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("redis_url", "unix:///run/r.sock"), ("redis_server", "/a/server"), ("server_idle_s", "12.5"), ("namespace", "ns"),
+        ("read_only", "yes"), ("prebuilt", "none"), ("home", "/a/home"), ("key_file", "/a/key"), ("capacity", "7"),
+        ("capacity_bytes", "3 MiB"), ("memory_bytes", "5MiB"), ("files_capacity", "11"), ("files_bytes", "1 gib"),
+        ("set_store_capacity", "TRUE"), ("store_capacity", "13"), ("store_capacity_bytes", "17"), ("lease_s", "2.5"),
+        ("creation_limit_s", "30"), ("io_timeout_s", "0.25"),
+    ],
+)  # fmt: skip
+def test_a_variable_means_the_same_for_a_pool_and_for_a_store_in_a_process(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, text: str
+) -> None:
+    for knob in fields(Settings):
+        monkeypatch.delenv(env_name(knob.name), raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    before = options_from_environment()
+    monkeypatch.setenv(env_name(name), text)
+    options = options_from_environment()
+    assert options != before
+    assert options == StoreOptions(**Settings.load().store_arguments())
+
+
+def test_every_setting_of_the_store_is_compared() -> None:
+    (mark,) = test_a_variable_means_the_same_for_a_pool_and_for_a_store_in_a_process.pytestmark  # type: ignore[attr-defined]
+    of_the_store = {knob.name for knob in fields(Settings) if knob.metadata["section"] == "cache"} - {
+        "constant_files_bytes"
+    }
+    assert {name for name, _ in mark.args[1]} == of_the_store
+
+
+@pytest.mark.parametrize(
+    ("variable", "text"),
+    [
+        ("POOLRT_LEASE_S", "soon"), ("POOLRT_LEASE_S", "0"), ("POOLRT_IO_TIMEOUT_S", "nan"), ("POOLRT_CREATION_LIMIT_S", "inf"),
+        ("POOLRT_SERVER_IDLE_S", "-1"), ("POOLRT_FILES_BYTES", "2 TB"), ("POOLRT_MEMORY_BYTES", "-1"),
+        ("POOLRT_STORE_CAPACITY", "1.5"), ("POOLRT_SET_STORE_CAPACITY", "perhaps"),
+    ],
+)  # fmt: skip
+def test_a_store_in_a_process_refuses_by_name_what_is_no_value(
+    monkeypatch: pytest.MonkeyPatch, variable: str, text: str
+) -> None:
+    monkeypatch.setenv(variable, text)
+    with pytest.raises(ValueError, match=variable):
+        options_from_environment()
+
+
 def test_every_setting_has_its_own_variable_and_the_documented_names_are_among_them() -> None:
     names = [env_name(knob.name) for knob in fields(Settings)]
     assert len(set(names)) == len(names)
