@@ -1,7 +1,8 @@
 """Creations of primitives that no store has: the loads that wait for each, and the creators that work on them.
 
 Guarantees: a primitive is under creation once, however many loads want it. Every waiting load gets the entry or the
-error. A creation whose creator is lost is repeated once in another creator; after that an error names the primitive.
+error. A creation whose creator is lost is repeated once in another creator, twice if one was killed from outside; after that
+an error names the primitive. Starts of creators that are killed from outside are repeated for some seconds.
 
 Many primitives have a kernel in common, and a creator keeps those that it compiled. So a creation goes to the creator that has
 one of its kernels or compiles it now, unless that is busy for long.
@@ -17,12 +18,15 @@ from poolrt.cachestore.deferred_dataclass import dataclass, field
 from poolrt.errors import CreatorLost
 from poolrt.workers.ipc.protocol import Kind
 
-from .failed_starts import FailedStarts
+from .exits import KILLED
+from .failed_starts import LOST_FORK_SERVERS_LIMIT, FailedStarts
 from .instructions import HangUp, Instruction, Kill, PrimitiveToLoad, Role, Send, Spawn
 from .watchdog import Limits, UnderWay
 
-#: Creators that one creation may lose before it fails.
+#: Creators that one creation may lose before it fails. One that was killed from outside is not counted here.
 LOST_LIMIT: Final = 2
+#: The same with those that were killed from outside: as many as workers that a run may lose, with the usual settings.
+KILLED_LIMIT: Final = 3
 #: Creators that may fail to start in a row before the waiting creations fail.
 FAILED_STARTS_LIMIT: Final = 3
 #: Seconds that an idle creator is kept: its memory is worth more than the milliseconds of forking another.
@@ -44,6 +48,10 @@ class Creation:
     waiting: list[tuple[int, int]] = field(default_factory=list)
     lost: int = 0
     overdue: int = 0
+    #: How many of ``lost`` were killed from outside.
+    killed: int = 0
+    #: Creators that it has lost with their fork server, which no creation ends; not in ``lost``.
+    lost_with_fork_server: int = 0
 
 
 @dataclass(slots=True, eq=False)
@@ -158,18 +166,27 @@ class Creations:
         ``ending`` names the signal that ended it, for the error.
         """
         creator = self.creators.pop(number)
+        killed = ending == KILLED and not creator.overdue
         if not creator.ready:
-            self._failed_starts.count(creator.failed_starts, creator.doomed and not creator.overdue)
-            if self._failed_starts.excess >= 0:
+            if killed:
+                too_often = self._failed_starts.count_killed(self.now)
+            else:
+                self._failed_starts.count(creator.failed_starts, creator.doomed and not creator.overdue)
+                too_often = self._failed_starts.excess >= 0
+            if too_often:
                 failed = self._failed_starts.in_a_row
                 self._failed_starts.clear()
-                return [self._lost(c, self._never_started(c, failed)) for c in list(self._queue)]
+                return [self._lost(c, self._never_started(c, failed, ending)) for c in list(self._queue)]
         creation = creator.creation
         if creation is None:
             return []
-        creation.lost += 1
+        if creator.doomed and creation.lost_with_fork_server < LOST_FORK_SERVERS_LIMIT:
+            creation.lost_with_fork_server += 1
+        else:
+            creation.lost += 1
+            creation.killed += killed
         creation.overdue += creator.overdue
-        if creation.lost < LOST_LIMIT and creation.waiting:
+        if creation.lost - creation.killed < LOST_LIMIT and creation.lost < KILLED_LIMIT and creation.waiting:
             self._enqueue(creation)
             return []
         label = creation.primitive.label
@@ -241,10 +258,11 @@ class Creations:
         del self._wanted[creation.primitive.digest]
         return creation, error
 
-    def _never_started(self, creation: Creation, failed: int) -> CreatorLost:
+    def _never_started(self, creation: Creation, failed: int, ending: str) -> CreatorLost:
         label = creation.primitive.label
-        text = (
-            f"creating {label}: {failed} times in a row, creator processes exited while they started, or took "
-            f"longer than {self.limits.start_s:g} s (the setting start_timeout_s)"
-        )
+        text = f"creating {label}: {failed} times in a row, creator processes exited while they started"
+        if ending:
+            text += f"; the last one was ended by {ending}"
+        else:
+            text += f", or took longer than {self.limits.start_s:g} s (the setting start_timeout_s)"
         return CreatorLost(text, label, failed)

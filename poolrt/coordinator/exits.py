@@ -16,6 +16,9 @@ CRASHES: Final = {
     signal.SIGABRT: "a failed check of a library",
 }
 
+#: The text of an ending that another process has caused, or the kernel when memory ran out.
+KILLED: Final = signal.SIGKILL.name
+
 
 def signal_of_zombie(pid: int) -> int:
     """Return the signal that ended a process which its parent has not waited for yet; 0 if there is none, or it is unknown.

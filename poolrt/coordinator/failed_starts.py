@@ -7,13 +7,16 @@ from typing import Final
 #: Fork servers that may exit in a row while processes start from them: more than starts that fail by themselves, because
 #: the end of a fork server says nothing about the processes that it forks. Another one starts within half a second.
 LOST_FORK_SERVERS_LIMIT: Final = 10
+#: Seconds for which starts are repeated that another process ended with SIGKILL: such an end says nothing about the next start.
+KILLED_S: Final = 10.0
 
 
 class FailedStarts:
     """Counts failed starts. Processes that were spawned together may fail together, as their fork server did: that is one.
 
-    ``limit`` is the number that may fail in a row; starts that were lost with their fork server have a limit of their own.
-    A process keeps the ``total`` at its spawn. Its failure counts if none has been counted since.
+    ``limit`` is the number that may fail in a row; starts that were lost with their fork server have a limit of their own, and
+    those that were killed from outside a limit in time. A process keeps the ``total`` at its spawn. Its failure counts if none
+    has been counted since.
     """
 
     def __init__(self, limit: int) -> None:
@@ -21,11 +24,13 @@ class FailedStarts:
         self.total = 0
         self._own = 0
         self._with_fork_server = 0
+        self._killed = 0
+        self._killed_since = 0.0
 
     @property
     def in_a_row(self) -> int:
         """The number of failures since a process became ready."""
-        return self._own + self._with_fork_server
+        return self._own + self._with_fork_server + self._killed
 
     @property
     def excess(self) -> int:
@@ -41,6 +46,17 @@ class FailedStarts:
         self._with_fork_server += with_fork_server
         return True
 
+    def count_killed(self, now: float) -> bool:
+        """Count the failure of a process that was killed from outside; return whether `KILLED_S` have passed with such ones.
+
+        ``now`` is in seconds of a steady clock.
+        """
+        if not self._killed:
+            self._killed_since = now
+        self.total += 1
+        self._killed += 1
+        return now - self._killed_since > KILLED_S
+
     def clear(self) -> None:
         """Note that a process has become ready."""
-        self._own = self._with_fork_server = 0
+        self._own = self._with_fork_server = self._killed = 0

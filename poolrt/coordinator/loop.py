@@ -163,6 +163,7 @@ class Loop:
         sys.setswitchinterval(SWITCH_S)
         try:
             next_tick = time.monotonic() + TICK_S
+            note_time(self.state, time.monotonic())
             eventful = True
             while not self._stopping:
                 until = self._pacing.next_time(next_tick)

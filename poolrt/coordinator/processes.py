@@ -33,6 +33,8 @@ from .watchdog import UnderWay, Watchdog
 GRACE_S: Final = 1.5
 #: Seconds that killed processes may take to exit on a busy machine.
 EXIT_S: Final = 5.0
+#: Seconds between the end of a fork server's connection and its exit, on a busy machine.
+LAST_S: Final = 0.05
 #: Seconds that the preloaded fork server, whose memory is large, is kept without creators.
 PRELOADED_IDLE_S: Final = 30.0
 #: Fork requests in flight to one fork server: few enough that both directions of the connection hold their messages.
@@ -353,6 +355,7 @@ class Processes:
         """End a fork server and its children. Pidfds report their exits; children not forked yet are reported here."""
         if server.gone:
             return
+        ending = "" if server.overdue else self._ending_of(server)
         self._disconnect(server)
         if server is self._preloaded:
             self._preloaded = None
@@ -365,7 +368,28 @@ class Processes:
         # One that does not answer may never fork anything: that counts as failed starts.
         self._doomed([number for number in lost if not server.overdue or number not in unforked])
         for number in unforked:
+            # They end as their fork server did, unless it was killed here.
+            self._endings[number] = ending
             self._reap(number)
+            del self._endings[number]
+
+    def _ending_of(self, server: _ForkServer) -> str:
+        """Return the signal that ends a fork server, as text. Its connection closes some microseconds before it has exited."""
+        if known := self._endings.get(server.number):
+            return known
+        child = self._children.get(server.number)
+        pid = server.pid or (child.pid if child is not None else 0)
+        try:
+            pidfd = os.pidfd_open(pid) if pid else -1
+        except OSError:
+            return ""  # it has gone, or no descriptor is free
+        if pidfd < 0:
+            return ""
+        try:
+            _wait_for_exit(pidfd, time.monotonic() + LAST_S)
+            return describe_signal(signal_of_zombie(pid), pid)
+        finally:
+            os.close(pidfd)
 
     def _under_way(self) -> Iterator[UnderWay]:
         """Yield the process ids of stopped processes and of fork servers that have not answered."""

@@ -175,6 +175,7 @@ def check_traffic(stage: Stage, traffic: Traffic, share: float = SHARE) -> None:
     stage.expect(enough, f"{work.right} of {work.asked} runs and functions got their results, less than {share:.0%}")
     for kind, tally in traffic.tallies.items():
         stage.note(f"{kind}: {tally}")
+    stage.note(f"created for loads: {traffic.created} primitives")
     for error, count in whole.refused.most_common(4):
         stage.note(f"refused {count} times: {error}")
 

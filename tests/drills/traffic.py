@@ -27,7 +27,11 @@ CALL_S: Final = 120.0
 #: Kinds of calls that need no creation.
 WORK: Final = ("run", "futures", "map", "function")
 #: Parts of the errors of calls whose own processes were killed.
-_STRUCK: Final = ("functions are not repeated", "were lost one after the other while", "lost 2 processes")
+_STRUCK: Final = (
+    "functions are not repeated",
+    "were lost one after the other while",
+    "processes (the compiler crashed",
+)
 _ROWS: Final = 32
 _INPUTS: Final = 8
 _Array = NDArray[Any]
@@ -83,6 +87,8 @@ class Traffic:
         self.tallies = {kind: Tally() for kind in kinds}
         #: When the calls of each kind ended with the loss of the pool, on the steady clock.
         self.lost: dict[str, float] = {}
+        #: The primitives that were created for loads.
+        self.created = 0
         self._pool = pool
         self._pause_s = pause_s
         self._over = threading.Event()
@@ -172,12 +178,10 @@ class Traffic:
             raise WrongResult("a function returned another's result")
 
     def _load(self) -> None:
-        sizes = [self._random.randrange(3, 400) for _ in range(2)]
-        graph = poolrt.Graph(f"load {sizes}")
-        graph.output("y", graph.eltwise(graph.input("x", sizes), "relu"))
-        x = np.linspace(-1, 1, sizes[0] * sizes[1], dtype=np.float32).reshape(sizes)
+        graph, x, y = _uncommon_convolution(self._random)
         with closing(self._pool.load(graph, progress=False)) as model:
-            if not np.array_equal(model.run(x=x)["y"], np.maximum(x, 0)):
+            self.created += model.report["primitives"]["created"]
+            if not np.array_equal(model.run(x=x)["y"], y):
                 raise WrongResult("a model that was just loaded returned a wrong result")
 
     def _draw(self) -> int:
@@ -198,6 +202,21 @@ def product_graph() -> tuple[poolrt.Graph, _Array]:
     graph = poolrt.Graph("product")
     graph.output("y", graph.eltwise(graph.matmul(graph.input("x", (_ROWS, 256)), weights), "relu"))
     return graph, weights
+
+
+def _uncommon_convolution(chance: random.Random) -> tuple[poolrt.Graph, _Array, _Array]:
+    """Return a convolution of drawn sizes, for which kernels are compiled, an input, and its result.
+
+    All numbers are small integers, so each sum is exact in any order.
+    """
+    channels, filters, height, width = (chance.randrange(1, limit) for limit in (32, 32, 6, 6))
+    generator = np.random.default_rng(channels)
+    x = generator.integers(-3, 4, (1, channels, 12, 12)).astype(np.float32)
+    weights = generator.integers(-3, 4, (filters, channels, height, width)).astype(np.float32)
+    graph = poolrt.Graph(f"convolution {weights.shape}")
+    graph.output("y", graph.convolution(graph.input("x", x.shape), weights))
+    windows = np.lib.stride_tricks.sliding_window_view(x, (height, width), (2, 3))
+    return graph, x, np.einsum("nchwij,fcij->nfhw", windows, weights)
 
 
 def _short(error: BaseException) -> str:

@@ -4,8 +4,18 @@ from __future__ import annotations
 
 import itertools
 
-from poolrt.coordinator.creations import BUSY_S, FAILED_STARTS_LIMIT, IDLE_S, LEAVE_S, LOST_LIMIT, Creations
-from poolrt.coordinator.failed_starts import LOST_FORK_SERVERS_LIMIT
+from poolrt.coordinator.creations import (
+    BUSY_S,
+    FAILED_STARTS_LIMIT,
+    IDLE_S,
+    KILLED_LIMIT,
+    LEAVE_S,
+    LOST_LIMIT,
+    Creation,
+    Creations,
+)
+from poolrt.coordinator.exits import KILLED
+from poolrt.coordinator.failed_starts import KILLED_S, LOST_FORK_SERVERS_LIMIT
 from poolrt.coordinator.instructions import HangUp, Instruction, Kill, PrimitiveToLoad, Role, Send, Spawn
 from poolrt.coordinator.watchdog import Limits
 from poolrt.errors import CreatorLost
@@ -145,6 +155,59 @@ def test_a_creation_whose_creator_died_is_repeated_once_and_then_an_error_that_n
     # A later load tries again.
     bench.want("a", load=5)
     assert len(bench.come_up()) == 1
+
+
+def test_a_creation_whose_creators_were_killed_from_outside_is_repeated_twice() -> None:
+    bench = _Bench(1)
+    bench.want("a")
+    for _ in range(KILLED_LIMIT - 1):
+        (creator,) = bench.come_up()
+        assert bench.creations.reap(creator, KILLED) == []
+    (creator,) = bench.come_up()
+    ((_, error),) = bench.creations.reap(creator, KILLED)
+    assert error.attempts == KILLED_LIMIT
+    assert str(error).endswith(
+        "lost 3 processes (the compiler crashed, or memory ran out); the last one was ended by SIGKILL"
+    )
+
+
+def test_a_creation_that_is_lost_with_its_fork_server_is_repeated_though_not_for_ever() -> None:
+    bench = _Bench(1)
+    bench.want("a")
+    lost: list[CreatorLost] = []
+    for number in range(LOST_FORK_SERVERS_LIMIT + KILLED_LIMIT):
+        assert not lost, number
+        (creator,) = bench.come_up()
+        bench.creations.creators[creator].doomed = True
+        lost = [error for _, error in bench.creations.reap(creator, KILLED)]
+    assert [error.attempts for error in lost] == [KILLED_LIMIT]
+
+
+def test_starts_that_are_killed_from_outside_are_repeated_for_a_while_and_then_an_error_that_says_so() -> None:
+    bench = _Bench(1)
+    bench.want("a")
+    lost: list[tuple[Creation, CreatorLost]] = []
+    for second in range(int(KILLED_S) + 2):
+        bench.creations.tick(100.0 + second)
+        bench.creations.schedule()
+        (spawn,) = [step for step in bench.out if isinstance(step, Spawn)]
+        bench.out.remove(spawn)
+        bench.creations.creators[spawn.peer].doomed = second % 2 == 0
+        lost = bench.creations.reap(spawn.peer, KILLED)
+        assert bool(lost) == (second > KILLED_S)
+    ((_, error),) = lost
+    assert str(error).endswith("creator processes exited while they started; the last one was ended by SIGKILL")
+
+
+def test_starts_that_are_killed_because_they_take_too_long_are_not_repeated_for_that_long() -> None:
+    bench = _Bench(1)
+    bench.want("a")
+    for number in range(FAILED_STARTS_LIMIT):
+        bench.creations.schedule()
+        (spawn,) = [step for step in bench.out if isinstance(step, Spawn)]
+        bench.out.remove(spawn)
+        bench.creations.creators[spawn.peer].overdue = True
+        assert len(bench.creations.reap(spawn.peer, KILLED)) == (number == FAILED_STARTS_LIMIT - 1)
 
 
 def test_creators_that_die_at_birth_end_all_creations_with_an_error() -> None:

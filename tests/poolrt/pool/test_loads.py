@@ -18,6 +18,7 @@ import pytest
 
 import poolrt
 from poolrt.cachestore import CacheStore
+from poolrt.coordinator.failed_starts import LOST_FORK_SERVERS_LIMIT
 from poolrt.errors import ArenaFull, CreatorLost, GraphRefused
 from poolrt.workers.desc.codec import encode
 from poolrt.workers.engines.target import cpu_target
@@ -270,6 +271,32 @@ def test_a_creation_whose_creator_dies_once_is_repeated(creating: poolrt.Pool, f
         assert load.result(BOUND_S).run(x=np.ones((3, 7), np.float32))["y"].sum() == 21
 
 
+def test_creators_and_their_fork_server_that_are_killed_while_they_start_delay_a_load_and_fail_none(
+    creating: poolrt.Pool,
+) -> None:
+    coordinator = creating.stats()["pid"]
+    killed: list[int] = []
+
+    def kill(level: int, total: int) -> bool:
+        """Kill what is there and no worker; return whether so many were killed, or the load was faster than this process."""
+        workers = [worker["pid"] for worker in creating.stats()["workers"]]
+        for pid in below(coordinator, level):
+            if pid not in (*workers, *killed):
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+                    killed.append(pid)
+        return len(killed) >= total or load.done()
+
+    with ThreadPoolExecutor(1) as threads:
+        load = threads.submit(creating.load, relu_graph((3, 8), step="abs"))
+        # More than the starts that may fail for any other reason: the preloaded fork server, then two creators
+        most = LOST_FORK_SERVERS_LIMIT + 1
+        wait_until(lambda: kill(2, most), "it was killed often enough")
+        wait_until(lambda: kill(3, most + 2), "creators were killed")
+        assert load.result(BOUND_S).run(x=np.ones((3, 8), np.float32))["y"].sum() == 24
+        assert killed
+
+
 def test_a_creation_that_kills_every_creator_is_an_error_that_names_the_primitive(
     creating: poolrt.Pool, fresh: dict[str, Any]
 ) -> None:
@@ -279,11 +306,12 @@ def test_a_creation_that_kills_every_creator_is_an_error_that_names_the_primitiv
         with creation_held(fresh["home"], graph):
             load = threads.submit(creating.load, graph)
             killed: list[int] = []
+            seen: dict[int, float] = {}
 
             def hunt() -> bool:
-                """Kill each creator, whether it is at work yet or not."""
+                """Kill each creator that had the time to start: the next start is tried for longer than the creation."""
                 for pid in below(coordinator, 3):
-                    if pid not in killed:
+                    if pid not in killed and time.monotonic() - seen.setdefault(pid, time.monotonic()) > 0.2:
                         with suppress(ProcessLookupError):  # it may have ended since it was seen
                             os.kill(pid, signal.SIGKILL)
                             killed.append(pid)
