@@ -35,6 +35,7 @@ from poolrt.workers.ipc.ring import (
 )
 from poolrt.workers.kernels.native import ring_words
 
+from .early_bell import EarlyBell
 from .held_up import Progress, relieve, withdraw_waiting
 from .ring_entry import RingEntry
 from .ring_watcher import RingWatcher
@@ -69,6 +70,7 @@ class ClientRing:
         "_ring",
         "_spin",
         "_told_at",
+        "early_bell",
         "errors",
         "held_at",
         "leading",
@@ -96,6 +98,7 @@ class ClientRing:
         #: How far its worker was when it was found to be held up, -1 before: others are preferred as long as it is there.
         self.held_at = -1
         self.progress = Progress()
+        self.early_bell = EarlyBell()
         self._ring = ring
         #: The words of its memory, and `SubmittingRing.writers`, for runs in prepared places.
         self.words = ring.words
@@ -208,9 +211,14 @@ class ClientRing:
     def wake(self) -> None:
         """Wake the worker if it sleeps."""
         fence()
+        self.ring_bell()
+
+    def ring_bell(self) -> int:
+        """Ring if the worker sleeps and was not rung for since; return the number of this sleep, else 0."""
         if sleep := self._ring.must_ring():
             self._send_bell()
             self._ring.note_rung(sleep)
+        return sleep
 
     def count_runs(self, loaded: LoadedModel) -> int:
         """Return how many of `PlacedRuns` of a model that is being closed are under way: each says so at its end."""

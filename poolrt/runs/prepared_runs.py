@@ -65,8 +65,12 @@ class PreparedRuns:
         if places is None:
             return None
         run = PlacedRun()
+        early = ring.early_bell
         try:
+            sleep = early.ring(ring)
             sequence = places.put(inputs, run, loaded, run if deadline is None else None)
+            if sleep:
+                early.note(ring, sleep)
             if sequence <= 0:
                 if sequence == FULL:
                     self.grow(places)
