@@ -38,7 +38,7 @@ class Bench:
         self._poll = select.epoll()
         self._arena = make_arena(1 << 20)
         store = {"home": settings["home"], "url": settings["redis_url"]}
-        options = {"threads": 1, "verbose": "0", "store": store, "constant_files": {}, "spin_us": 0}
+        options = {"threads": 1, "verbose": "0", "store": store, "constant_files": {}, "spin_us": 0, "max_cpu_isa": ""}
         self.processes = Processes(
             _start_fork_server(),
             self._arena,
