@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import random
 import time
 import weakref
@@ -135,7 +136,11 @@ def test_an_interrupted_product_keeps_its_matrices_until_its_tasks_have_ended() 
 
     other = np.ones((16, 16), np.float32)
     sgemm(other, other)  # compiled now: Numba keeps errors that it has handled, and with them the frames of its callers
-    given = np.ones((17, 16), np.float32)[:16]  # with room behind: what ends with its page is copied
+    # In the middle of a page: what ends with its page is copied
+    room = np.empty(2 * mmap.PAGESIZE, np.uint8)
+    start = -room.ctypes.data % mmap.PAGESIZE
+    given = room[start : start + 4 * 16 * 16].view(np.float32).reshape(16, 16)
+    given[:] = 1
     alive = weakref.ref(given)
     with Left(1) as pool:
         pool.hold_back()

@@ -96,8 +96,14 @@ def test_runs_on_the_ring_of_a_stopped_worker_are_done_by_another(
 def test_nothing_that_was_moved_is_executed_by_the_worker_that_it_left(own_pool: poolrt.Pool) -> None:
     model = _load(own_pool, (4, 8))
     before = {ring.number: ring._ring.submitted for ring in rings_of(own_pool)}
-    with stopped(workers_of(own_pool)[0]):
-        _all_futures(model, [X] * 40)
+    pids = workers_of(own_pool)
+    with stopped(*pids):
+        futures = [model.submit(x=X) for _ in range(40)]
+        assert all(ring.load for ring in rings_of(own_pool))
+        # Given that one of them remains stopped
+        os.kill(pids[1], signal.SIGCONT)
+        for future in futures:
+            future.result(BOUND_S)
         (held,) = [ring for ring in rings_of(own_pool) if ring.load]
     wait_until(lambda: not held.load, "the worker returns them")
     statuses = [held._ring.status(sequence) for sequence in range(before[held.number] + 1, held._ring.submitted + 1)]
