@@ -18,7 +18,7 @@ _FEW_CHANNELS: Final = {"nearest": 16, "linear": 6, "cubic": 4}
 _CUBIC: Final = -0.75
 #: The data types of indices and weights of neighbours, unless narrower ones do.
 _WIDE: Final = ("int64", "float64")
-#: Places beyond shorter dimensions are whole numbers that float32 tells from those inside.
+#: Dimensions from this size on have places that float32 cannot tell from each other.
 _SHORT: Final = 2**22
 
 
