@@ -33,7 +33,7 @@ from .vec import (
 )
 
 #: Bytes of one dimension's entries in the table.
-_DIM = 48
+DIM = 48
 
 
 def make(isa: str, algorithm: str, part: str, dtype: str) -> tuple[Callable[..., None], Any]:
@@ -109,8 +109,8 @@ def _blocked(takes_max: bool, counts_padding: bool, dtype: str) -> tuple[Callabl
 
     def kernel(begin: int, end: int, src: int, dst: int, table: int, period: int, tail: int) -> None:
         depth, out_depth, window_d, stride_d, step_d, left_d = dimension(table)
-        height, out_height, window_h, stride_h, step_h, left_h = dimension(table + _DIM)
-        width, out_width, window_w, stride_w, step_w, left_w = dimension(table + 2 * _DIM)
+        height, out_height, window_h, stride_h, step_h, left_h = dimension(table + DIM)
+        width, out_width, window_w, stride_w, step_w, left_w = dimension(table + 2 * DIM)
         block, out_d, out_h = row_of(begin, out_depth, out_height)
         for item in range(begin, end):
             first_h = out_h * stride_h - left_h
@@ -152,8 +152,8 @@ def _rows(takes_max: bool, counts_padding: bool, dtype: str) -> tuple[Callable[.
 
     def kernel(begin: int, end: int, src: int, dst: int, table: int) -> None:
         depth, out_depth, window_d, stride_d, step_d, left_d = dimension(table)
-        height, out_height, window_h, stride_h, step_h, left_h = dimension(table + _DIM)
-        width, out_width, window_w, stride_w, step_w, left_w = dimension(table + 2 * _DIM)
+        height, out_height, window_h, stride_h, step_h, left_h = dimension(table + DIM)
+        width, out_width, window_w, stride_w, step_w, left_w = dimension(table + 2 * DIM)
         nothing = fill(start)
         channel, out_d, out_h = row_of(begin, out_depth, out_height)
         for item in range(begin, end):

@@ -14,11 +14,8 @@ import numpy as np
 
 from .compiler import types
 from .compiler.language import inlined
-from .pooling import dimension, inside
+from .pooling import DIM, dimension, inside
 from .vec import fload, fstore, sload, vadd, vdiv, vkeep, vload, vload_same, vset, vstore, vstore_part
-
-#: Bytes of one dimension's entries in the table.
-_DIM = 48
 
 
 def make(isa: str, algorithm: str, part: str) -> tuple[Callable[..., None], Any]:
@@ -47,8 +44,8 @@ def _blocked(takes_max: bool, counts_padding: bool) -> tuple[Callable[..., None]
         begin: int, end: int, diff_src: int, diff_dst: int, workspace: int, table: int, period: int, tail: int
     ) -> None:
         depth, out_depth, window_d, stride_d, step_d, left_d = dimension(table)
-        height, out_height, window_h, stride_h, step_h, left_h = dimension(table + _DIM)
-        width, out_width, window_w, stride_w, step_w, left_w = dimension(table + 2 * _DIM)
+        height, out_height, window_h, stride_h, step_h, left_h = dimension(table + DIM)
+        width, out_width, window_w, stride_w, step_w, left_w = dimension(table + 2 * DIM)
         zero = vset(np.float32(0.0))
         whole = window_d * window_h * window_w
         for item in range(begin, end):
@@ -102,8 +99,8 @@ def _blocked(takes_max: bool, counts_padding: bool) -> tuple[Callable[..., None]
 def _planes(takes_max: bool, counts_padding: bool) -> tuple[Callable[..., None], Any]:
     def kernel(begin: int, end: int, diff_src: int, diff_dst: int, workspace: int, table: int) -> None:
         depth, out_depth, window_d, stride_d, step_d, left_d = dimension(table)
-        height, out_height, window_h, stride_h, step_h, left_h = dimension(table + _DIM)
-        width, out_width, window_w, stride_w, step_w, left_w = dimension(table + 2 * _DIM)
+        height, out_height, window_h, stride_h, step_h, left_h = dimension(table + DIM)
+        width, out_width, window_w, stride_w, step_w, left_w = dimension(table + 2 * DIM)
         nothing = vset(np.float32(0.0))
         size = depth * height * width
         whole = window_d * window_h * window_w

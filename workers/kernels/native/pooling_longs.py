@@ -6,14 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 from .compiler import types
-from .pooling import dimension, inside, next_row, row_of
+from .pooling import DIM, dimension, inside, next_row, row_of
 from .reference.scalars import write_64
 from .vec import iload
 
 _LEAST = -(2**63)
 _BYTES = 8
-#: Bytes of one dimension's entries in the table of `pooling`.
-_DIM = 48
 
 
 def make(isa: str, dtype: str, lanes: int) -> tuple[Callable[..., None], Any]:
@@ -26,8 +24,8 @@ def make(isa: str, dtype: str, lanes: int) -> tuple[Callable[..., None], Any]:
 
     def kernel(begin: int, end: int, src: int, dst: int, table: int, period: int, tail: int) -> None:
         depth, out_depth, window_d, stride_d, step_d, left_d = dimension(table)
-        height, out_height, window_h, stride_h, step_h, left_h = dimension(table + _DIM)
-        width, out_width, window_w, stride_w, step_w, left_w = dimension(table + 2 * _DIM)
+        height, out_height, window_h, stride_h, step_h, left_h = dimension(table + DIM)
+        width, out_width, window_w, stride_w, step_w, left_w = dimension(table + 2 * DIM)
         block, out_d, out_h = row_of(begin, out_depth, out_height)
         for item in range(begin, end):
             first_h = out_h * stride_h - left_h

@@ -7,17 +7,14 @@ before it. The geometry is the table of `pooling`. A work item is one row of the
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
 from .compiler import types
 from .elements import elements
-from .pooling import dimension, inside, next_row, row_of
+from .pooling import DIM, dimension, inside, next_row, row_of
 from .vec import vadd, vdiv, vmax, vmul
-
-#: Bytes of one dimension's entries in the table.
-_DIM: Final = 48
 
 
 def make(isa: str, algorithm: str, dtype: str, window: int) -> tuple[Callable[..., None], Any]:
@@ -34,8 +31,8 @@ def make(isa: str, algorithm: str, dtype: str, window: int) -> tuple[Callable[..
 
     def kernel(begin: int, end: int, src: int, dst: int, table: int) -> None:
         depth, out_depth, window_d, stride_d, step_d, left_d = dimension(table)
-        height, out_height, window_h, stride_h, step_h, left_h = dimension(table + _DIM)
-        width, out_width, _, _, _, _ = dimension(table + 2 * _DIM)
+        height, out_height, window_h, stride_h, step_h, left_h = dimension(table + DIM)
+        width, out_width, _, _, _, _ = dimension(table + 2 * DIM)
         down, behind = size * width * step_h, size * width * height * step_d
         known, divisor = 0, fill(real(1.0))
         channel, out_d, out_h = row_of(begin, out_depth, out_height)

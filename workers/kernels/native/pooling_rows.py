@@ -15,12 +15,10 @@ import numpy as np
 from .compiler import types
 from .compiler.language import inlined
 from .elements import elements
-from .pooling import dimension, inside, make_see, next_row, row_of
+from .pooling import DIM, dimension, inside, make_see, next_row, row_of
 from .stack_room import stack_room
 from .vec import dcount_inside, vadd, vcount_inside, vdiv, veven, vmax, vmul, vodd
 
-#: Bytes of one dimension's entries in the table.
-_DIM: Final = 48
 #: Elements of the row on the stack, and of its end that only lanes without a window reach.
 ROOM: Final = 1024
 SLACK: Final = 64
@@ -100,8 +98,8 @@ def make(isa: str, algorithm: str, dtype: str) -> tuple[Callable[..., None], Any
 
     def kernel(begin: int, end: int, src: int, dst: int, table: int) -> None:
         depth, out_depth, window_d, stride_d, step_d, left_d = dimension(table)
-        height, out_height, window_h, stride_h, step_h, left_h = dimension(table + _DIM)
-        width, out_width, window_w, stride_w, step_w, left_w = dimension(table + 2 * _DIM)
+        height, out_height, window_h, stride_h, step_h, left_h = dimension(table + DIM)
+        width, out_width, window_w, stride_w, step_w, left_w = dimension(table + 2 * DIM)
         nothing = fill(real(start))
         between = room()
         span = (window_w - 1) * step_w + 1

@@ -15,11 +15,8 @@ import numpy as np
 
 from .compiler import types
 from .compiler.language import inlined
-from .pooling import dimension, inside, make_see
+from .pooling import DIM, dimension, inside, make_see
 from .vec import vadd, vcount_inside, vdiv, vkeep, vload, vload_part, vmax, vmul, vset, vstore, vstore_part
-
-#: Bytes of one dimension's entries in the table.
-_DIM = 48
 
 
 def make(isa: str, algorithm: str, part: str) -> tuple[Callable[..., None], Any]:
@@ -34,8 +31,8 @@ def _blocked(takes_max: bool, counts_padding: bool) -> tuple[Callable[..., None]
 
     def kernel(begin: int, end: int, src: int, dst: int, table: int, scratch: int, period: int, tail: int) -> None:
         depth = dimension(table)[0]
-        height, out_height, window_h, stride_h, _, left_h = dimension(table + _DIM)
-        width, out_width, window_w, stride_w, _, left_w = dimension(table + 2 * _DIM)
+        height, out_height, window_h, stride_h, _, left_h = dimension(table + DIM)
+        width, out_width, window_w, stride_w, _, left_w = dimension(table + 2 * DIM)
         nothing = vset(start)
         row = 64 * out_width
         for item in range(begin, end):
@@ -92,8 +89,8 @@ def _rows(takes_max: bool, counts_padding: bool) -> tuple[Callable[..., None], A
             vstore(to + 4 * column, nothing)
 
     def kernel(begin: int, end: int, src: int, dst: int, table: int, scratch: int, wide: int) -> None:
-        height, out_height, window_h, stride_h, _, left_h = dimension(table + _DIM)
-        width, out_width, window_w, stride_w, _, left_w = dimension(table + 2 * _DIM)
+        height, out_height, window_h, stride_h, _, left_h = dimension(table + DIM)
+        width, out_width, window_w, stride_w, _, left_w = dimension(table + 2 * DIM)
         nothing = vset(start)
         row = 64 * ((out_width + 15) // 16)
         # Each range of items has its own memory, which stays in the cache: wide rows, then their sums.

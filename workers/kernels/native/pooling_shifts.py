@@ -9,19 +9,16 @@ row of the destination.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
 from .compiler import types
 from .compiler.language import inlined
 from .elements import elements
-from .pooling import dimension, inside, next_row, row_of
+from .pooling import DIM, dimension, inside, next_row, row_of
 from .pooling_columns import Columns, make_columns
 from .vec import dcount_inside, vadd, vcount_inside, vdiv, vmax, vmul
-
-#: Bytes of one dimension's entries in the table.
-_DIM: Final = 48
 
 
 def make(isa: str, algorithm: str, dtype: str, window: int, stride: int) -> tuple[Callable[..., None], Any]:
@@ -80,8 +77,8 @@ def make(isa: str, algorithm: str, dtype: str, window: int, stride: int) -> tupl
 
     def kernel(begin: int, end: int, src: int, dst: int, table: int) -> None:
         depth, out_depth, window_d, stride_d, step_d, left_d = dimension(table)
-        height, out_height, window_h, stride_h, step_h, left_h = dimension(table + _DIM)
-        width, out_width, _, _, _, left_w = dimension(table + 2 * _DIM)
+        height, out_height, window_h, stride_h, step_h, left_h = dimension(table + DIM)
+        width, out_width, _, _, _, left_w = dimension(table + 2 * DIM)
         nothing = fill(real(start))
         down = size * width * step_h
         behind = size * width * height * step_d

@@ -14,7 +14,7 @@ import numpy as np
 
 from .compiler import types
 from .compiler.language import inlined
-from .pooling import dimension
+from .pooling import DIM, dimension
 from .vec import (
     vadd,
     vcount_inside,
@@ -28,9 +28,6 @@ from .vec import (
     vstore,
     vstore_part,
 )
-
-#: Bytes of one dimension's entries in the table.
-_DIM = 48
 
 
 def make(isa: str, algorithm: str, part: str) -> tuple[Callable[..., None], Any]:
@@ -64,8 +61,8 @@ def _blocked(takes_max: bool, counts_padding: bool) -> tuple[Callable[..., None]
 
     def kernel(begin: int, end: int, src: int, dst: int, table: int, period: int, tail: int) -> None:
         depth = dimension(table)[0]
-        height, out_height, _, _, _, left_h = dimension(table + _DIM)
-        width, out_width, _, _, _, left_w = dimension(table + 2 * _DIM)
+        height, out_height, _, _, _, left_h = dimension(table + DIM)
+        width, out_width, _, _, _, left_w = dimension(table + 2 * DIM)
         nothing = vset(start)
         ninth = vset(np.float32(1.0) / np.float32(9.0))
         plane = begin // out_height
@@ -114,8 +111,8 @@ def _rows(takes_max: bool, counts_padding: bool) -> tuple[Callable[..., None], A
         return value
 
     def kernel(begin: int, end: int, src: int, dst: int, table: int) -> None:
-        height, out_height, _, _, _, left_h = dimension(table + _DIM)
-        width, out_width, _, _, _, left_w = dimension(table + 2 * _DIM)
+        height, out_height, _, _, _, left_h = dimension(table + DIM)
+        width, out_width, _, _, _, left_w = dimension(table + 2 * DIM)
         nothing = vset(start)
         one, three = vset(np.float32(1.0)), vset(np.float32(3.0))
         item = begin
