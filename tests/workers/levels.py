@@ -30,6 +30,16 @@ def limits() -> list[str]:
     return found + ["+".join((level, *extensions[:count])) for count in range(1, len(extensions))]
 
 
+def of_level(level: str) -> Target:
+    """Return the target of an ISA level that this host need not have: for code that is described or compiled, not run."""
+    return Target("cpu", "native", (("isa", level),))
+
+
+def another_level(target: Target) -> Target:
+    """Return the target of the weakest ISA level that is not the one of a target."""
+    return of_level(next(level for level in ISA_LEVELS if level != target.isa))
+
+
 def target_of(instructions: str) -> Target:
     """Return the target of an ISA level and, each after a ``+``, extensions.
 

@@ -18,7 +18,7 @@ from poolrt.workers import Convolution, Eltwise
 from poolrt.workers.desc import Arg, MemoryDesc, PrimitiveAttr
 from poolrt.workers.engines.engine import Engine
 from poolrt.workers.engines.object_loader import ObjectError
-from poolrt.workers.engines.target import cpu_target
+from poolrt.workers.engines.target import ISA_LEVELS
 from poolrt.workers.execution.memory import Memory
 from poolrt.workers.execution.primitive import Primitive
 from poolrt.workers.execution.primitive_desc_iface import PrimitiveDescIface
@@ -32,6 +32,7 @@ from poolrt.workers.threadpools.executor import ExecutorPool
 from poolrt.workers.threadpools.interface import ThreadpoolInterface
 from poolrt.workers.threadpools.threads import ThreadsPool
 from tests.workers import compiled
+from tests.workers.levels import of_level
 
 CHANNELS, SIZE = 32, 6
 BOUND_S = 60.0
@@ -290,17 +291,20 @@ def test_threads_that_execute_a_hit_first_compute_side_by_side(engine: Engine, c
             list(threads.map(compute, [hit] * 4, [meeting] * 4, range(1, 5), timeout=BOUND_S))
 
 
-def test_an_engine_that_cannot_run_a_primitive_is_refused(cache: PrimitiveProvider) -> None:
+def test_an_engine_that_cannot_run_a_primitive_is_refused(
+    cache: PrimitiveProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
     md = MemoryDesc((4,), "f32")
-    pd = primitive_desc(Eltwise(md, md, "relu"), PrimitiveAttr(), cpu_target())
+    weak, strong = (
+        primitive_desc(Eltwise(md, md, "relu"), PrimitiveAttr(), of_level(level)) for level in [*ISA_LEVELS][:2]
+    )
     engine = Engine("cpu")
-    object.__setattr__(engine, "target", cpu_target("x86-64"))
-    if pd.target != engine.target:
-        with pytest.raises(ValueError, match=r"engine: .* cannot run code made for"):
-            Primitive(pd, engine, cache)
+    object.__setattr__(engine, "target", weak.target)
+    with pytest.raises(ValueError, match=r"engine: .* cannot run code made for"):
+        Primitive(strong, engine, cache)
     # The other way round a more able engine runs what is made for all
-    plain = primitive_desc(Eltwise(md, md, "relu"), PrimitiveAttr(), cpu_target("x86-64"))
-    assert Primitive(plain, Engine("cpu"), cache).source == "created"
+    monkeypatch.setenv("POOLRT_MAX_CPU_ISA", "")
+    assert Primitive(weak, Engine("cpu"), cache).source == "created"
 
 
 WRONG: list[tuple[Callable[[Engine, dict[Arg, Memory]], tuple[Stream, dict[Arg, Memory]]], str]] = [

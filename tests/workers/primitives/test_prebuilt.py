@@ -21,6 +21,7 @@ from poolrt.workers.primitives.provider import PrimitiveProvider
 from poolrt.workers.primitives.sources import generator_digest
 from poolrt.workers.primitives.toolchain import toolchain
 from tests.workers.compiled import compiled, creator
+from tests.workers.levels import another_level, of_level
 
 MakeStore = Callable[[dict[str, bytes] | None], CacheStore]
 
@@ -88,7 +89,8 @@ def test_a_provider_creates_nothing_that_is_prebuilt(make_store: MakeStore) -> N
 @pytest.mark.parametrize("field", ["", "schema", "source", "toolchain", "target"])
 def test_kernels_of_other_sources_compilers_or_instructions_are_never_found(make_store: MakeStore, field: str) -> None:
     # Given the kernels of a package, as they are here but for one field of their identity
-    pd, other = _relu(), _relu(target=cpu_target("x86-64")).target
+    pd = _relu()
+    other = another_level(pd.target)
     changed = {"schema": SCHEMA - 1, "source": "0" * 64, "toolchain": {"numba": "0.1"}, "target": other.fields()}
     parts = {}
     for spec in pd.program().kernels:
@@ -104,6 +106,6 @@ def test_kernels_of_other_sources_compilers_or_instructions_are_never_found(make
 
 
 def test_kernels_of_a_stronger_processor_are_not_used_for_a_weaker_one(make_store: MakeStore) -> None:
-    with make_store(_parts(_relu(target=cpu_target("x86-64-v3")))) as store:
-        assert prebuilt_entry(store, _relu(target=cpu_target("x86-64-v2"))) is None
-        assert prebuilt_entry(store, _relu(target=cpu_target("x86-64-v3"))) is not None
+    with make_store(_parts(_relu(target=of_level("x86-64-v3")))) as store:
+        assert prebuilt_entry(store, _relu(target=of_level("x86-64-v2"))) is None
+        assert prebuilt_entry(store, _relu(target=of_level("x86-64-v3"))) is not None
