@@ -19,7 +19,7 @@ import stat
 import struct
 import threading
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
 from .errors import EntryCorrupt, PathRefused, PrebuiltRefused
@@ -124,10 +124,16 @@ class PrebuiltFile:
     def read(self, key: Key) -> bytes | None:
         """Return the part of a key, None if there is none. Raises OSError, and EntryCorrupt if its bytes have changed."""
         place = self._places.get(bytes.fromhex(key.digest))
-        if place is None:
-            return None
+        return None if place is None else self._read(key.digest, place)
+
+    def parts(self) -> Iterator[tuple[str, bytes]]:
+        """Yield the digest of each part's key, and the part. Raises as `read` does."""
+        for digest, place in self._places.items():
+            yield digest.hex(), self._read(digest.hex(), place)
+
+    def _read(self, digest: str, place: _Place) -> bytes:
         if place.offset + place.length > self.bytes:
-            raise EntryCorrupt(key.digest, "the file is cut short")
+            raise EntryCorrupt(digest, "the file is cut short")
         # Opened again: a mapping of a file that is then cut short would end the process.
         descriptor = _descriptor(self.path)
         try:
@@ -135,7 +141,7 @@ class PrebuiltFile:
         finally:
             os.close(descriptor)
         if hashlib.sha256(part).digest() != place.seal:
-            raise EntryCorrupt(key.digest, "its bytes differ from those that were written")
+            raise EntryCorrupt(digest, "its bytes differ from those that were written")
         return part
 
 

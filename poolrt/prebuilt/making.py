@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from poolrt.cachestore import Key
 from poolrt.cachestore.deferred_dataclass import dataclass
 from poolrt.cachestore.errors import EntryCorrupt, PathRefused
 from poolrt.cachestore.prebuilt import PrebuiltFile, write_prebuilt
@@ -41,39 +40,42 @@ class Made:
 
 
 def make(path: str, kernels: Collection, show: Progress = lambda done, of: None) -> Made:
-    """Write the kernels of a collection to a file. Raises CreationFailed and OSError; a former file then stays."""
-    wanted = kernels.kernels
-    parts = _kept(path, wanted.keys())
-    missing: dict[int, PrimitiveDesc] = {id(pd): pd for key, (pd, _) in wanted.items() if key not in parts}
+    """Write the kernels of a collection to a file. Raises CreationFailed and OSError.
+
+    Each kernel is written when it is compiled, beside all that a former file has: after an error, an interrupt or a kill,
+    the next call compiles the rest. Only a file that is complete loses what the collection lacks.
+    """
+    wanted = {key.digest: found for key, found in kernels.kernels.items()}
+    former = _sound_parts(path)
+    parts = {digest: part for digest, part in former.items() if digest in wanted}
+    missing: dict[int, PrimitiveDesc] = {id(pd): pd for digest, (pd, _) in wanted.items() if digest not in parts}
     compiled = len(wanted) - len(parts)
-    cores = len(os.sched_getaffinity(0))
-    compilers = CompilerPool(cores)
-    try:
-        with ThreadPoolExecutor(cores) as pool:
-            created = {pool.submit(compilers.create, pd): number for number, pd in missing.items()}
-            for done in as_completed(created):
-                binaries = parse_entry(done.result()).binaries
-                for key, (pd, number) in wanted.items():
-                    if id(pd) == created[done]:
-                        parts[key] = binaries[number]
-                show(len(parts), len(wanted))
-    finally:
-        compilers.close()
     levels = dict.fromkeys(pd.target.isa for pd, _ in wanted.values())
     about = {"poolrt": VERSION, **toolchain("cpu"), "levels": ", ".join(levels)}
-    size = write_prebuilt(path, {key.digest: part for key, part in parts.items()}, about)
-    return Made(path, len(parts), compiled, size)
-
-
-def _kept(path: str, keys: Iterable[Key]) -> dict[Key, bytes]:
-    """Return the sound parts of a former file under these keys."""
-    parts: dict[Key, bytes] = {}
+    cores = len(os.sched_getaffinity(0))
+    compilers, pool = CompilerPool(cores), ThreadPoolExecutor(cores)
     try:
-        former = PrebuiltFile(path)
-        for key in keys:
-            part = former.read(key)
-            if part is not None:
-                parts[key] = part
+        created = {pool.submit(compilers.create, pd): number for number, pd in missing.items()}
+        for done in as_completed(created):
+            binaries = parse_entry(done.result()).binaries
+            for digest, (pd, number) in wanted.items():
+                if id(pd) == created[done]:
+                    parts[digest] = binaries[number]
+            write_prebuilt(path, former | parts, about)
+            show(len(parts), len(wanted))
+    finally:
+        # After an error or an interrupt, what has not begun is not compiled.
+        pool.shutdown(cancel_futures=True)
+        compilers.close()
+    return Made(path, len(parts), compiled, write_prebuilt(path, parts, about))
+
+
+def _sound_parts(path: str) -> dict[str, bytes]:
+    """Return the parts of a former file up to the first that is damaged, by the digests of their keys."""
+    parts: dict[str, bytes] = {}
+    try:
+        for digest, part in PrebuiltFile(path).parts():
+            parts[digest] = part
     except (OSError, EntryCorrupt, PathRefused):
         pass  # nothing to keep, or nothing more: the rest is compiled
     return parts
