@@ -304,6 +304,8 @@ class CallRings:
             elif not ring.take_back(call):
                 return False
             call.ring = None
+            call.handed = True
+        self._bells.call()  # a thread may wait for it
         self._wanted.discard(call)
         call.free()
         self.leave()
@@ -481,10 +483,7 @@ class CallRings:
     def _next_ended(self) -> RingCall | None:
         """Return a call to settle; not one that this thread loads, while it does so."""
         with self._lock:
-            for call in self._ended:
-                if not call.loading:
-                    return call
-        return None
+            return next((call for call in self._ended if not call.loading), None)
 
     def _set_alarms(self, *, ahead: bool = False) -> bool:
         """Ask workers for bells, with the lock held: when the call is done that is waited for, or the next one is.

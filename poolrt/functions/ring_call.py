@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from concurrent.futures import CancelledError
 from contextvars import Context
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -56,8 +57,10 @@ class RingCall:
     _opened: Result | None = None
     #: The message of its outcome, if that came so.
     message: Message | None = None
-    #: Whether another thread is to settle it.
+    #: Whether another thread is to settle it, or has taken it back.
     handed = False
+    #: Whether a KeyboardInterrupt has ended the loading of its outcome.
+    _was_interrupted = False
     _error: BaseException | None = None
     #: Its priority, and how often it was overtaken (`poolrt.priorities`).
     priority = 0
@@ -147,6 +150,8 @@ class RingCall:
             taken = self.rings.take_back(self)
             if taken and self.future is not None:
                 self.future.note_cancelled()
+            elif taken:
+                self._error, self.ended = CancelledError(), True
         return taken
 
     def cancel(self) -> bool:
