@@ -24,9 +24,10 @@ def load_value(load: Callable[[], object]) -> tuple[object, BaseException | None
         return None, error_of_loading(error)
 
 
-def error_of_loading(error: BaseException) -> PoolError:
-    """Return the error of a result whose loading has raised ``error``. Raises an interrupt of the main thread."""
-    _raise_interrupt(error)
+def error_of_loading(error: BaseException, *, may_be_interrupt: bool = True) -> PoolError:
+    """Return the error of a result whose loading has raised ``error``. Raises what may be an interrupt of the main thread."""
+    if may_be_interrupt:
+        _raise_interrupt(error)
     text = f"the result of a function cannot be loaded: {type(error).__name__}: {error}"
     failed: PoolError = errors.call_not_loaded(text, traceback.format_exc())
     return failed

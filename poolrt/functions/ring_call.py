@@ -218,13 +218,20 @@ class RingCall:
             value = self.value
             status = self.status
             usual = status == RETURNED_PLAIN or (status == RETURNED and not is_outlined(value))
-            if usual and self._error is None and self.message is None:
-                try:
-                    result, error = unpack_scalar(value) if status == RETURNED_PLAIN else load_pickle(value), None
-                except BaseException as failure:  # noqa: BLE001 - loading runs the user's code
-                    result, error = None, error_of_loading(failure)
-            else:
-                result, error = self._load()
+            try:
+                if usual and self._error is None and self.message is None:
+                    try:
+                        result, error = unpack_scalar(value) if status == RETURNED_PLAIN else load_pickle(value), None
+                    except BaseException as failure:  # noqa: BLE001 - loading runs the user's code
+                        result, error = None, error_of_loading(failure)
+                else:
+                    result, error = self._load()
+            except KeyboardInterrupt as interrupt:
+                if not self._was_interrupted:
+                    self._was_interrupted = True
+                    raise
+                # Most probably the result itself raises it: raised at each attempt, it would end every later call.
+                result, error = None, error_of_loading(interrupt, may_be_interrupt=False)
             if self.future is not None:
                 self.future.settle(result, error)
                 self.future.driver = None

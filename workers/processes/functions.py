@@ -26,8 +26,9 @@ from .plain_pickles import UNPACKING_ERRORS, pack_numbers, pack_scalar, pickle_s
 if TYPE_CHECKING:
     from .pickled import Namespace
 
-#: Characters of a traceback that are sent, its last ones: it may quote arguments of any size.
-_TEXT: Final = 16 * 1024
+#: Characters of a traceback that are sent, its first and its last ones: it may quote values of any size, after a type.
+_TEXT_BEGIN: Final = 4 * 1024
+_TEXT_END: Final = 12 * 1024
 #: Longest result, in bytes.
 _RESULT_BYTES: Final = MAX_MESSAGE // 2
 #: Arguments with places that are kept as they were parsed, and their bytes at most: programs give the same arrays again.
@@ -281,7 +282,11 @@ def _not_loaded(error: BaseException) -> tuple[Any, ...]:
 def _trace() -> str:
     import traceback  # it imports what reads sources, 3 ms
 
-    return sendable(traceback.format_exc()[-_TEXT:])
+    text = traceback.format_exc()
+    left_out = len(text) - _TEXT_BEGIN - _TEXT_END
+    if left_out > 0:
+        text = f"{text[:_TEXT_BEGIN]}\n... {left_out} characters are left out ...\n{text[-_TEXT_END:]}"
+    return sendable(text)
 
 
 def _pickle_exception(client: _Client | None, error: BaseException) -> bytes:

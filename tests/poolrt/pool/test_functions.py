@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import poolrt
-from poolrt.errors import FunctionFailed, PoolRefused, RemoteTraceback, WorkerLost
+from poolrt.errors import CallNotLoaded, FunctionFailed, PoolRefused, RemoteTraceback, WorkerLost
 
 from .processes import BOUND_S, is_alive, relu_graph, until_there, wait_until, workers_of
 
@@ -24,6 +24,24 @@ class Odd(Exception):
     def __init__(self, a: int, b: int) -> None:
         super().__init__("odd")
         self.sum = a + b
+
+
+class Interrupts:
+    """A value whose loading raises what an interrupt raises, if it is to."""
+
+    def __init__(self, value: bool) -> None:
+        self.value = value
+
+    def __reduce__(self) -> Any:
+        return (_interrupt, ()) if self.value else (int, ())
+
+
+def _interrupt() -> None:
+    raise KeyboardInterrupt
+
+
+def _interrupting(value: bool) -> Any:
+    return Interrupts(value)
 
 
 def test_a_function_runs_in_a_worker_and_gives_its_value(pool: poolrt.Pool) -> None:
@@ -55,6 +73,40 @@ def test_an_exception_that_cannot_travel_comes_back_as_text(pool: poolrt.Pool) -
 
     with pytest.raises(FunctionFailed, match="Odd: odd"):
         pool.submit(fail).result(BOUND_S)
+
+
+def test_an_exception_with_a_text_that_is_too_long_for_a_message_says_of_which_type_it_is(pool: poolrt.Pool) -> None:
+    def fail() -> None:
+        raise ValueError("x" * (150 << 20))
+
+    with pytest.raises(FunctionFailed) as caught:
+        pool.submit(fail).result(BOUND_S)
+    assert "in fail" in str(caught.value)
+    assert "ValueError: xxx" in str(caught.value)
+    assert "characters are left out" in str(caught.value)
+    assert len(str(caught.value)) < 20_000
+
+
+@pytest.mark.parametrize("way", ["submit", "map"])
+@pytest.mark.parametrize("before", [0, 12], ids=["messages", "rings"])
+def test_a_result_that_raises_an_interrupt_at_each_loading_harms_no_other_call(
+    pool: poolrt.Pool, before: int, way: str
+) -> None:
+    """Given a result whose loading raises KeyboardInterrupt, then a waiter gets that at most once, and the pool works."""
+    for _ in range(before):
+        assert pool.submit(_interrupting, False).result(BOUND_S) == 0
+    if way == "submit":
+        futures = [pool.submit(_interrupting, True), pool.submit(_interrupting, False)]
+        with pytest.raises((KeyboardInterrupt, CallNotLoaded)):
+            futures[0].result(BOUND_S)
+        with pytest.raises(CallNotLoaded, match="cannot be loaded: KeyboardInterrupt"):
+            futures[0].result(BOUND_S)
+        assert futures[1].result(BOUND_S) == 0
+    else:
+        with pytest.raises((KeyboardInterrupt, CallNotLoaded)):
+            list(pool.map(_interrupting, [False, True, False]))
+    assert [pool.submit(len, "abc").result(BOUND_S) for _ in range(20)] == [3] * 20
+    assert pool.load(relu_graph()).run(x=np.ones((4, 8), np.float32))["y"].sum() == 32
 
 
 def test_a_value_that_cannot_travel_is_an_error_of_that_call_only(pool: poolrt.Pool) -> None:
