@@ -139,6 +139,10 @@ class OpenFutures:
         if self._end is not None and not self._futures and not self.resolving:
             self.end_if_done()
 
+    def leave_driver(self, future: Any) -> None:
+        """Note that a thread of the connection resolves a future from now on. It is still counted, for an end that waits."""
+        self._on_rings.discard(future)
+
     def forget(self, future: Any) -> None:
         """Wait no longer for a future that nothing resolves."""
         self._on_rings.discard(future)

@@ -183,21 +183,25 @@ class ModelRun:
         places: Sequence[int] = (),
         *,
         is_counted: bool = False,
+        is_accepted: bool = False,
         wait: MemoryWait | None = None,
     ) -> Request:
         """Send the run, which may have been begun on a lost ring. Inputs are at ``places``, or copied if needed.
+
+        A future that ``is_accepted`` was begun before: the end of a pool waits for it.
 
         If memory for copies is short, runs in flight end first. Raises ArenaFull, and TimeoutError as ``wait`` says.
         A run that ``is_counted`` as one on a ring keeps its model loaded; another one is refused if that has been closed.
         """
         loaded = self._owner()._loaded_on(link)
         self._loaded = loaded
+        accepted = is_accepted or is_counted
         if is_counted:
-            return self._send(loaded, future, lost_ring, places or self._place_inputs(wait))
+            return self._send(loaded, future, lost_ring, places or self._place_inputs(wait), accepted)
         if not loaded.begin_on_ring():
             raise self._owner()._closed()
         try:
-            return self._send(loaded, future, lost_ring, places or self._place_inputs(wait))
+            return self._send(loaded, future, lost_ring, places or self._place_inputs(wait), accepted)
         finally:
             loaded.end_on_ring()  # another thread that closes it unloads it after this run was sent
 
@@ -207,6 +211,7 @@ class ModelRun:
         future: PoolFuture[dict[str, NDArray[Any]]] | None,
         lost_ring: int,
         places: Sequence[int],
+        is_accepted: bool,
     ) -> Request:
         self._future = future
         loaded.count(1)
@@ -214,7 +219,8 @@ class ModelRun:
             request = Request(self._settle, self._resolve if future is not None else None)
             if future is not None:
                 request.begin = future.note_begun
-                loaded.client.open_futures.add(future)
+                open_futures = loaded.client.open_futures
+                (open_futures.follow if is_accepted else open_futures.add)(future)
                 self._request = request
             fields: list[Any] = [loaded.number, [*places], loaded.client.released()]
             if lost_ring:
@@ -251,11 +257,12 @@ class ModelRun:
         self._repeated += 1
         self.entry = None
         self._leave_driver(future)
-        self._owner()._session.repeat(partial(self.begin, future=future))
+        self.client.open_futures.forget(future)
+        self._owner()._session.repeat(partial(self.begin, future=future, is_accepted=True))
 
     def _leave_driver(self, future: PoolFuture[dict[str, NDArray[Any]]]) -> None:
         """Let the thread of a connection resolve a future, which answers to a message."""
-        self.client.open_futures.forget(future)
+        self.client.open_futures.leave_driver(future)
         future.driver = None
         future.withdraw = self.withdraw
 

@@ -219,6 +219,34 @@ def test_a_shutdown_completes_futures_that_nobody_waits_for(settings: dict[str, 
             np.testing.assert_array_equal(future.result(BOUND_S)["y"], np.maximum(x, 0))
 
 
+@pytest.mark.parametrize("wait", [True, False])
+def test_a_shutdown_completes_runs_that_a_worker_returns_for_a_function(settings: dict[str, Any], wait: bool) -> None:
+    """Given runs on a ring before which a function is called, then they are sent by messages, also while the pool ends."""
+    graph = poolrt.Graph("some milliseconds")
+    value = graph.input("x", (256, 256))
+    for _ in range(60):
+        value = graph.eltwise(value, "tanh")
+    graph.output("y", value)
+    x = np.ones((256, 256), np.float32)
+    pool = poolrt.Pool(workers=1, threads=1, **settings)
+    model = pool.load(graph)
+    before = _submitted(pool)
+    wait_until(lambda: model.run(x=x) is not None and _submitted(pool) >= before + 4, "runs are on the ring")
+    expected = model.run(x=x)["y"]
+    client = pool._session.link.client
+    sent = client._numbers
+    futures = [model.submit(x=x) for _ in range(30)]
+    call = pool.submit(time.sleep, 0.2)
+    called: list[Any] = []
+    futures[-1].add_done_callback(called.append)
+    pool.shutdown(wait)
+    for future in futures:
+        np.testing.assert_array_equal(future.result(BOUND_S)["y"], expected)
+    assert call.result(BOUND_S) is None
+    wait_until(lambda: called == [futures[-1]], "the callback was called")
+    assert client._numbers > sent + 1, "no run was returned"
+
+
 def test_a_shutdown_cancels_what_has_not_begun(settings: dict[str, Any]) -> None:
     pool = poolrt.Pool(workers=1, threads=1, **settings)
     model, pids = _load(pool), _workers(pool)
