@@ -54,8 +54,8 @@ _CHANGE_S: Final = 0.00005
 #: Seconds between looks whether another thread still leads: an interrupt may have ended it.
 _FOLLOW_S: Final = 0.25
 _BELLS: Final = 256
-#: Seconds between messages to the coordinator in a long wait.
-_TELL_S: Final = 1.0
+#: Nanoseconds between messages to the coordinator that only wake it.
+_TELL_NS: Final = 1_000_000_000
 
 
 class ClientRing:
@@ -106,7 +106,7 @@ class ClientRing:
         self._address = address
         self._bell = bell
         self._spin = spin
-        self._told_at = 0.0
+        self._told_at = -_TELL_NS
         #: What submits and waits without the interpreter, once it is there.
         self._end: CompiledEnd | None = None
         # A lost ring is closed once no thread uses it.
@@ -212,6 +212,16 @@ class ClientRing:
         """Wake the worker if it sleeps."""
         fence()
         self.ring_bell()
+
+    def tell(self, client: Client, now_ns: int) -> None:
+        """Wake the coordinator, unless it was a moment ago; ``now_ns`` is a time of `time.perf_counter_ns`.
+
+        One that rests looks at rings every 10 s only, and the limit of a run begins with a look. Call it in long waits, and where
+        runs begin that perhaps no thread waits for.
+        """
+        if now_ns - self._told_at >= _TELL_NS:
+            self._told_at = now_ns
+            client.send_nowait([Kind.PING])
 
     def ring_bell(self) -> int:
         """Ring if the worker sleeps and was not rung for since; return the number of this sleep, else 0."""
@@ -422,14 +432,9 @@ class ClientRing:
         self._wait_for_loss(target, client, deadline)
 
     def _look_around(self, client: Client) -> None:
-        """Read the coordinator's messages, and ring again: an interrupt may have kept a thread from it.
-
-        A coordinator that rests looks at rings every 10 s only, so a run that takes longer than most wakes it: its limits count.
-        """
+        """Read the coordinator's messages, and ring again: an interrupt may have kept a thread from it."""
         client.look()
-        if (now := time.monotonic()) - self._told_at >= _TELL_S:
-            self._told_at = now
-            client.send_nowait([Kind.PING])
+        self.tell(client, time.perf_counter_ns())
         if not self.lost:
             self._send_bell()
             relieve(self, client.rings.all, client)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
 from poolrt.errors import ArenaFull, PoolRefused
@@ -42,10 +43,12 @@ def begin_on_ring(
     if entry is None:
         return None
     try:
-        if loaded.client.rings.submit(entry) is None:
+        ring = loaded.client.rings.submit(entry)
+        if ring is None:
             entry.abandon()
             entry.end(RETURNED)
             return None
+        ring.tell(loaded.client, perf_counter_ns())
     except BaseException:
         leave_entry(loaded, entry, timed_out=False)
         raise

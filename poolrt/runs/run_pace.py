@@ -128,8 +128,10 @@ class RunPace:
         """Wake the worker that has runs for which it was not woken."""
         places, self.unrung = self.unrung, None
         if places is not None:
-            places.ring.wake()
+            ring = places.ring
+            ring.wake()
             self.looked = perf_counter_ns()
+            ring.tell(places.client, self.looked)
             self._woken += 1
             if not self._woken % _GLANCE:
                 places.client.glance()

@@ -105,6 +105,33 @@ def test_a_long_wait_for_a_run_wakes_a_coordinator_that_rests(
     assert run.result(BOUND_S)["y"].sum() == 32
 
 
+@pytest.mark.parametrize("way", ["future", "map"])
+@pytest.mark.parametrize("rows", [4, 1024], ids=["prepared", "not prepared"])
+def test_runs_that_no_thread_waits_for_wake_a_coordinator_that_rests(
+    own_pool: poolrt.Pool, monkeypatch: pytest.MonkeyPatch, rows: int, way: str
+) -> None:
+    """Given short runs on rings, when none of them is waited for, then the coordinator gets a message now and then."""
+    model = own_pool.load(relu_graph((rows, 8)))
+    x = np.ones((rows, 8), np.float32)
+    before = _submitted(own_pool)
+    wait_until(lambda: model.run(x=x) is not None and _submitted(own_pool) >= before + 8, "runs are on rings")
+    client = own_pool._session.link.client
+    sent: list[Any] = []
+    monkeypatch.setattr(client, "send_nowait", sent.append)
+
+    def begins_one() -> bool:
+        if way == "future":
+            future = model.submit(x=x)
+            wait_until(future.done, "the run has ended")
+        else:
+            runs = model.map([{"x": x}, {"x": x}])
+            next(runs)
+            del runs
+        return [Kind.PING] in sent
+
+    wait_until(begins_one, "the coordinator gets a message")
+
+
 def _is_within(frame: types.FrameType | None, name: str) -> bool:
     while frame is not None:
         if frame.f_code.co_name == name and frame.f_globals["__name__"].endswith("submitted_run"):
