@@ -33,11 +33,12 @@ class Coordinator:
 
     def ending(self) -> str:
         """Return the signal that has ended it, as text; empty if it has exited by itself or still runs."""
-        if not self.pid or self._owner != os.getpid():
+        pid = self.pid  # read once: another thread may be in `end`
+        if not pid or self._owner != os.getpid():
             return ""
         until = time.monotonic() + _ENDING_S
         try:
-            while (found := os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)) is None:
+            while (found := os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)) is None:
                 if time.monotonic() > until:
                     return ""
                 time.sleep(0.005)
@@ -47,7 +48,7 @@ class Coordinator:
             return ""
         from poolrt.coordinator.exits import describe_signal
 
-        return f"ended by {describe_signal(found.si_status, self.pid)}"
+        return f"ended by {describe_signal(found.si_status, pid)}"
 
     def end(self) -> None:
         """Wait until it exits, which closing the connection makes it do; kill it if it takes too long."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import signal
+import time
 
 import pytest
 
@@ -22,3 +24,23 @@ def test_an_interrupt_at_any_moment_of_the_end_is_raised_and_the_end_may_be_repe
         with pytest.raises(ChildProcessError):
             os.waitpid(pid, 0)
     assert moments > 6
+
+
+def test_a_thread_that_asks_for_the_signal_while_another_one_ends_the_coordinator_gets_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pid = os.posix_spawn("/bin/sleep", ["sleep", "60"], os.environ)
+    coordinator = Coordinator(pid)
+    sleep = time.sleep
+
+    def end_meanwhile(seconds: float) -> None:
+        coordinator.pid = 0  # as another thread's `end` does
+        sleep(seconds)
+
+    try:
+        monkeypatch.setattr(time, "sleep", end_meanwhile)
+        assert coordinator.ending() == ""
+    finally:
+        monkeypatch.undo()
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
