@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from poolrt.cachestore.peer import credentials
 from poolrt.coordinator.configuration import Configuration
 from poolrt.coordinator.peers import open_pidfd
+from poolrt.errors import PoolClosed
 from poolrt.memory.shared_memory import SharedMemory
 from poolrt.settings import Settings
 from poolrt.workers.ipc.channel import Channel
@@ -79,11 +80,24 @@ class Link:
 
     @property
     def memory(self) -> SharedMemory:
-        """The arena; the first use waits until the coordinator has started. Raises CoordinatorLost."""
+        """The arena; the first use waits until the coordinator has started. Raises CoordinatorLost.
+
+        Ends the connection with a PoolClosed if this process cannot map the arena.
+        """
         with self._mapping:
             if self._memory is None:
                 fd, _, self._facts = self.client.welcome()
-                self._memory = SharedMemory(self.client, fd)
+                try:
+                    self._memory = SharedMemory(self.client, fd)
+                except OSError as error:
+                    self.client.close(
+                        PoolClosed(
+                            f"this process cannot use the pool's shared memory: {error.strerror}; lower the pool's setting "
+                            "arena_bytes, or raise the limit of address space (ulimit -v)"
+                        )
+                    )
+                    self.client.check_open()
+                    raise
             return self._memory
 
     @property

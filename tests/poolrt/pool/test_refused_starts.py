@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 import resource
 import signal
+import subprocess
+import sys
+import textwrap
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,7 +16,7 @@ import pytest
 import poolrt
 from poolrt.errors import WorkerLost
 
-from .processes import below, wait_until, workers_of
+from .processes import BOUND_S, below, wait_until, workers_of
 
 #: Bytes of address space that the fork server's children may add: less than the arena, more than anything else at their start.
 _ROOM: Final = 32 * 1024 * 1024
@@ -53,3 +56,33 @@ def test_a_worker_that_gets_no_memory_at_its_start_says_so_in_one_line(
     assert (
         "cannot go on: OSError: [Errno 12] an arena of 67108864 bytes cannot be mapped: Cannot allocate memory" in text
     )
+
+
+_WITHOUT_ROOM = """
+    import resource, sys
+    import numpy as np
+    import poolrt
+    home, room = sys.argv[1:]
+    pool = poolrt.Pool(workers=1, threads=1, home=home, redis_url=f"unix://{home}/none.sock", arena_bytes=64 << 20)
+    pages = int(open("/proc/self/statm").read().split()[0])
+    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + int(room), resource.RLIM_INFINITY))
+    graph = poolrt.Graph("relu")
+    graph.output("y", graph.eltwise(graph.input("x", (4, 8), "float32"), "relu"))
+    for act in (lambda: pool.empty((4, 8)), lambda: pool.load(graph), lambda: pool.workers):
+        try:
+            act()
+        except poolrt.errors.PoolClosed as error:
+            print(type(error).__name__, error)
+    pool.close()
+"""
+
+
+def test_a_client_that_gets_no_room_for_shared_memory_gets_one_error_at_each_call(settings: dict[str, Any]) -> None:
+    command = [sys.executable, "-c", textwrap.dedent(_WITHOUT_ROOM), settings["home"], str(_ROOM)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=3 * BOUND_S, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    said = "PoolClosed this process cannot use the pool's shared memory: an arena of 67108864 bytes cannot be mapped: "
+    said += (
+        "Cannot allocate memory; lower the pool's setting arena_bytes, or raise the limit of address space (ulimit -v)"
+    )
+    assert done.stdout.splitlines() == [said] * 3
