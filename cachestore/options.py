@@ -1,4 +1,4 @@
-"""The options of a store: arguments first, then environment variables, then defaults."""
+"""The options of a store: arguments first, then environment variables, then the settings' file, then defaults."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Final
 from .deferred_dataclass import dataclass
 from .lru import checked_capacity
 from .place import DEFAULT_NAMESPACE, Place, is_read_only, is_true, place_from_environment
+from .settings_file import StoreSettings
 
 #: Entries that a process keeps in memory unless a capacity is set.
 DEFAULT_CAPACITY: Final = 1024
@@ -59,6 +60,8 @@ class StoreOptions:
     prebuilt: str = "package"
 
     def __post_init__(self) -> None:
+        for name in ("url", "key_file", "redis_server"):
+            object.__setattr__(self, name, getattr(self, name) or None)
         self.place.check()
         if self.prebuilt not in ("package", "none") and (not os.path.isabs(self.prebuilt) or "\0" in self.prebuilt):
             raise ValueError(f"prebuilt {self.prebuilt!r} is neither 'package' nor 'none' nor an absolute path")
@@ -98,8 +101,8 @@ class StoreOptions:
 
 
 def capacity_from_environment() -> int:
-    """Return `POOLRT_PRIMITIVE_CACHE_CAPACITY`, or the default. Raises ValueError for what is no capacity."""
-    return _number(None, "POOLRT_PRIMITIVE_CACHE_CAPACITY", DEFAULT_CAPACITY)
+    """Return the capacity that variable or file set, or the default. Raises ValueError for what is no capacity."""
+    return _capacity(StoreSettings())
 
 
 def options_from_environment(
@@ -114,39 +117,48 @@ def options_from_environment(
     prebuilt: str | None = None,
     **more: float | str,
 ) -> StoreOptions:
-    """Return options with arguments first, then the environment, then the defaults.
+    """Return options with arguments first, then the environment, then the file that `POOLRT_CONFIG` names, then the defaults.
 
+    An argument of None counts as not given; an empty text is the built-in way: the embedded server, a key of the home folder.
     In the home folder's path, `{uid}` stands for the number of the process's user.
     Reads `POOLRT_REDIS_URL`, `POOLRT_NAMESPACE`, `POOLRT_HOME`, `POOLRT_KEY_FILE`, `POOLRT_PRIMITIVE_CACHE_CAPACITY`,
     `POOLRT_PRIMITIVE_CACHE_BYTES`, `POOLRT_REDIS_SERVER`, `POOLRT_READ_ONLY` and `POOLRT_PREBUILT`. `more` are other fields of
     StoreOptions, each with the variable of its name, such as `POOLRT_LEASE_S`, except `timeout_s` and `toolchain`. Raises
     ValueError for values that cannot be used, naming the variable.
     """
+    settings = StoreSettings()
     for name, parse in _PARSERS.items():
-        if name not in more and (text := os.environ.get(f"POOLRT_{name.upper()}", "").strip()):
-            more[name] = parse(f"POOLRT_{name.upper()}", text)
+        if name not in more:
+            source, text = settings.find(name, f"POOLRT_{name.upper()}")
+            if text.strip():
+                more[name] = parse(source, text.strip())
     place = place_from_environment(url, namespace, home, key_file)
     return StoreOptions(
         home=place.home,
         url=place.url,
         namespace=place.namespace,
         key_file=place.key_file,
-        capacity=_number(capacity, "POOLRT_PRIMITIVE_CACHE_CAPACITY", DEFAULT_CAPACITY),
-        capacity_bytes=_number(capacity_bytes, "POOLRT_PRIMITIVE_CACHE_BYTES", 0),
-        redis_server=redis_server or os.environ.get("POOLRT_REDIS_SERVER") or None,
+        capacity=_capacity(settings) if capacity is None else capacity,
+        capacity_bytes=_capacity_bytes(settings) if capacity_bytes is None else capacity_bytes,
+        redis_server=_server(settings) if redis_server is None else redis_server,
         read_only=is_read_only(read_only),
-        prebuilt=prebuilt or os.environ.get("POOLRT_PREBUILT") or "package",
+        prebuilt=prebuilt or settings.find("prebuilt", "POOLRT_PREBUILT")[1] or "package",
         **more,  # type: ignore[arg-type]
     )
 
 
-def _number(given: int | None, variable: str, default: int) -> int:
-    if given is not None:
-        return given
-    text = os.environ.get(variable, "").strip()
-    if not text:
-        return default
-    return _to_size(variable, text) if variable.endswith("_BYTES") else _to_count(variable, text)
+def _capacity(settings: StoreSettings) -> int:
+    source, text = settings.find("capacity", "POOLRT_PRIMITIVE_CACHE_CAPACITY")
+    return _to_count(source, text.strip()) if text.strip() else DEFAULT_CAPACITY
+
+
+def _capacity_bytes(settings: StoreSettings) -> int:
+    source, text = settings.find("capacity_bytes", "POOLRT_PRIMITIVE_CACHE_BYTES")
+    return _to_size(source, text.strip()) if text.strip() else 0
+
+
+def _server(settings: StoreSettings) -> str:
+    return os.path.expanduser(settings.find("redis_server", "POOLRT_REDIS_SERVER")[1])
 
 
 def _to_count(variable: str, text: str) -> int:

@@ -8,6 +8,8 @@ from __future__ import annotations
 import os
 from typing import Final, NamedTuple
 
+from .settings_file import StoreSettings
+
 DEFAULT_NAMESPACE: Final = "default"
 #: Names in the home folder that a namespace cannot have.
 _RESERVED: Final = ("redis", "signing.key")
@@ -65,21 +67,28 @@ def place_from_environment(
     key_file: str | None = None,
 ) -> Place:
     """Return a place with arguments first, then the environment, then the defaults; see `options_from_environment`."""
-    environ = os.environ
-    folder = os.fspath(home or environ.get("POOLRT_HOME") or default_home()).replace("{uid}", str(os.getuid()))
+    settings = StoreSettings()
+
+    def text(given: str | None, name: str, variable: str) -> str:
+        return settings.find(name, variable)[1] if given is None else given
+
+    folder = text(None if home is None else os.fspath(home), "home", "POOLRT_HOME") or default_home()
+    folder = os.path.expanduser(folder.replace("{uid}", str(os.getuid())))
+    if folder.startswith("~"):
+        raise ValueError(f"home {folder!r} is not usable: there is no such user, or the user has no home folder")
     return Place(
         os.path.abspath(folder),
-        url or environ.get("POOLRT_REDIS_URL") or None,
-        namespace or environ.get("POOLRT_NAMESPACE") or DEFAULT_NAMESPACE,
-        key_file or environ.get("POOLRT_KEY_FILE") or None,
+        text(url, "redis_url", "POOLRT_REDIS_URL") or None,
+        text(namespace, "namespace", "POOLRT_NAMESPACE") or DEFAULT_NAMESPACE,
+        os.path.expanduser(text(key_file, "key_file", "POOLRT_KEY_FILE")) or None,
     )
 
 
 def is_read_only(given: bool | None = None) -> bool:
-    """Return the argument, or else the meaning of `POOLRT_READ_ONLY`. Raises ValueError for one that has none."""
+    """Return the argument, or else the meaning of the setting `read_only`. Raises ValueError for one that has none."""
     if given is not None:
         return given
-    return is_true("POOLRT_READ_ONLY", os.environ.get("POOLRT_READ_ONLY", ""))
+    return is_true(*StoreSettings().find("read_only", "POOLRT_READ_ONLY"))
 
 
 def is_true(variable: str, text: str) -> bool:

@@ -221,16 +221,16 @@ class Settings:
         return os.path.abspath(os.path.join(self._home(), self.namespace, "constants"))
 
     def store_arguments(self) -> dict[str, Any]:
-        """Return the arguments of `poolrt.cachestore.CacheStore.connect` that say the same."""
+        """Return the arguments of `poolrt.cachestore.CacheStore.connect` that say the same. An empty text is the built-in way."""
         same = ("namespace", "read_only", "prebuilt")
         own = ("capacity", "capacity_bytes", "memory_bytes", "files_bytes", "files_capacity")
         shared = ("store_capacity", "store_capacity_bytes", "set_store_capacity")
         times = ("lease_s", "creation_limit_s", "io_timeout_s", "server_idle_s")
         return {
-            "url": self.redis_url or None,
+            "url": self.redis_url,
             "home": self._home(),
-            "key_file": os.path.expanduser(self.key_file) or None,
-            "redis_server": os.path.expanduser(self.redis_server) or None,
+            "key_file": os.path.expanduser(self.key_file),
+            "redis_server": os.path.expanduser(self.redis_server),
             **{name: getattr(self, name) for name in (*same, *own, *shared, *times)},
         }
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import subprocess
 import sys
 import tomllib
@@ -162,16 +164,17 @@ def test_the_stores_own_defaults_are_those_of_the_settings(monkeypatch: pytest.M
     assert StoreOptions(**Settings.load(environ={}).store_arguments()) == expected
 
 
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [
+#: Settings of the store, and a value of each as a variable has it.
+_OF_THE_STORE = [
         ("redis_url", "unix:///run/r.sock"), ("redis_server", "/a/server"), ("server_idle_s", "12.5"), ("namespace", "ns"),
         ("read_only", "yes"), ("prebuilt", "none"), ("home", "/a/home"), ("key_file", "/a/key"), ("capacity", "7"),
         ("capacity_bytes", "3 MiB"), ("memory_bytes", "5MiB"), ("files_capacity", "11"), ("files_bytes", "1 gib"),
         ("set_store_capacity", "TRUE"), ("store_capacity", "13"), ("store_capacity_bytes", "17"), ("lease_s", "2.5"),
         ("creation_limit_s", "30"), ("io_timeout_s", "0.25"),
-    ],
-)  # fmt: skip
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "text"), _OF_THE_STORE)
 def test_a_variable_means_the_same_for_a_pool_and_for_a_store_in_a_process(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, text: str
 ) -> None:
@@ -185,12 +188,83 @@ def test_a_variable_means_the_same_for_a_pool_and_for_a_store_in_a_process(
     assert options == StoreOptions(**Settings.load().store_arguments())
 
 
+@pytest.mark.parametrize(("name", "text"), _OF_THE_STORE)
+def test_the_file_means_the_same_for_a_pool_and_for_a_store_in_a_process(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, text: str
+) -> None:
+    for knob in fields(Settings):
+        monkeypatch.delenv(env_name(knob.name), raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    without = options_from_environment()
+    is_text = isinstance(getattr(Settings(), name), str) or name.endswith("_bytes")
+    plain = {"yes": "true", "TRUE": "true"}.get(text, text)
+    config = _write(tmp_path, f"[cache]\n{name} = {json.dumps(text) if is_text else plain}\n")
+    monkeypatch.setenv("POOLRT_CONFIG", str(config))
+    options = options_from_environment()
+    assert options != without
+    assert options == StoreOptions(**Settings.load().store_arguments())
+    # Given an empty variable, then the file counts as one without that value
+    monkeypatch.setenv(env_name(name), "")
+    assert options_from_environment() == StoreOptions(**Settings.load().store_arguments()) == without
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[cache]\nlease_s = '3'\n",
+        "[cache]\ncapacity = true\n",
+        "[cache]\ncapacity = -1\n",
+        "[cache]\nread_only = 1\n",
+        "[cache]\nhome = 3\n",
+        "[cache]\nfiles_bytes = 'much'\n",
+        "cache = 3\n",
+        "[cache\n",
+        None,
+    ],
+)
+def test_a_wrong_file_is_refused_with_its_path_by_both(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, text: str | None
+) -> None:
+    config = tmp_path / "none.toml" if text is None else _write(tmp_path, text)
+    monkeypatch.setenv("POOLRT_CONFIG", str(config))
+    for knob in fields(Settings):
+        monkeypatch.delenv(env_name(knob.name), raising=False)
+    for read in (Settings.load, options_from_environment):
+        with pytest.raises(ValueError, match=f"^{re.escape(str(config))}: "):
+            read()
+
+
+def test_an_argument_for_the_built_in_way_comes_before_variable_and_file(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    config = _write(tmp_path, "[cache]\nredis_server = '/a/server'\nkey_file = '/a/key'\n")
+    monkeypatch.setenv("POOLRT_CONFIG", str(config))
+    monkeypatch.setenv("POOLRT_REDIS_URL", "redis://somewhere")
+    monkeypatch.delenv("POOLRT_KEY_FILE", raising=False)
+    settings = Settings.load(redis_url="", key_file="", redis_server="")
+    options = options_from_environment(**settings.store_arguments())
+    assert (options.url, options.key_file, options.redis_server) == (None, None, None)
+
+
+def test_the_user_s_home_folder_is_found_in_paths(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("HOME", "KEY_FILE", "REDIS_SERVER"):
+        monkeypatch.setenv(f"POOLRT_{name}", f"~/{name}")
+    options = options_from_environment()
+    assert (options.home, options.key_file) == (str(tmp_path / "HOME"), str(tmp_path / "KEY_FILE"))
+    assert options.redis_server == str(tmp_path / "REDIS_SERVER")
+    assert options == StoreOptions(**Settings.load().store_arguments())
+    monkeypatch.setenv("POOLRT_HOME", "~nobody-has-this-name/x")
+    for read in (Settings.load, options_from_environment):
+        with pytest.raises(ValueError, match="home folder"):
+            read()
+
+
 def test_every_setting_of_the_store_is_compared() -> None:
-    (mark,) = test_a_variable_means_the_same_for_a_pool_and_for_a_store_in_a_process.pytestmark  # type: ignore[attr-defined]
     of_the_store = {knob.name for knob in fields(Settings) if knob.metadata["section"] == "cache"} - {
         "constant_files_bytes"
     }
-    assert {name for name, _ in mark.args[1]} == of_the_store
+    assert {name for name, _ in _OF_THE_STORE} == of_the_store
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,8 @@ import os
 from functools import lru_cache
 from typing import Final
 
+from poolrt.cachestore.settings_file import read_table
+
 #: ISA level -> the /proc/cpuinfo flags it needs beyond the level before it (x86-64 psABI, section 3.1.1), weakest first.
 ISA_LEVELS: Final[dict[str, frozenset[str]]] = {
     "x86-64": frozenset({"sse2"}),
@@ -78,25 +80,13 @@ def describe_offered() -> str:
 def _named_limit() -> tuple[str, str]:
     """Return the name of the source, and the limit: of the variable, else of the file that POOLRT_CONFIG names, else none.
 
-    The file is the one that `poolrt.settings` reads, which this floor cannot import. Raises ValueError if it is unreadable.
+    Raises what `read_table` raises.
     """
     if LIMIT in os.environ:
         return LIMIT, os.environ[LIMIT]
-    named = os.environ.get("POOLRT_CONFIG")
-    if not named:
-        return LIMIT, ""
-    import tomllib
-
-    path = os.path.expanduser(named)
-    try:
-        with open(path, "rb") as file:
-            table = tomllib.load(file).get(_TABLE, {})
-    except OSError as error:
-        raise ValueError(f"{path}: cannot be read: {error.strerror}") from error
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path}: is not TOML: {error}") from error
-    value = table.get(_SETTING, "") if isinstance(table, dict) else table
-    source = f"{path}: [{_TABLE}] {_SETTING}"
+    path, table = read_table(_TABLE)
+    value = table.get(_SETTING, "")
+    source = f"{path}: [{_TABLE}] {_SETTING}" if _SETTING in table else LIMIT
     if not isinstance(value, str):
         raise ValueError(f"{source}: expected {describe_offered()}, got {value!r}")
     return source, value
