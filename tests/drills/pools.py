@@ -10,13 +10,14 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any, Final
 
 import poolrt
 from poolrt.errors import ArenaFull
 
 from ..poolrt.pool.created import create
-from ..poolrt.pool.processes import below, children, descendants, is_alive
+from ..poolrt.pool.processes import below, children, connects, descendants, is_alive
 from .stage import Stage
 from .swarm import DrillFailed
 from .traffic import WORK, Traffic, product_graph
@@ -90,7 +91,7 @@ def start_server(stage: Stage, path: str, **more: Any) -> subprocess.Popen[bytes
         server = subprocess.Popen(
             command, env={**os.environ, **environment}, stdin=subprocess.DEVNULL, stdout=nothing, stderr=nothing
         )
-    if not await_that(lambda: os.path.exists(path), _LIMIT_S):
+    if not await_that(lambda: connects(Path(path)), _LIMIT_S):
         server.kill()
         server.wait()
         raise DrillFailed("poolrt serve does not listen")
