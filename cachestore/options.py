@@ -8,8 +8,7 @@ from typing import Final
 
 from .deferred_dataclass import dataclass
 from .lru import checked_capacity
-from .place import DEFAULT_NAMESPACE, Place, is_read_only, is_true, place_from_environment
-from .settings_file import StoreSettings
+from .place import DEFAULT_NAMESPACE, Place, StoreSettings, is_read_only, is_true, place_from_environment
 
 #: Entries that a process keeps in memory unless a capacity is set.
 DEFAULT_CAPACITY: Final = 1024

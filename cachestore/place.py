@@ -8,8 +8,6 @@ from __future__ import annotations
 import os
 from typing import Final, NamedTuple
 
-from .settings_file import StoreSettings
-
 DEFAULT_NAMESPACE: Final = "default"
 #: Names in the home folder that a namespace cannot have.
 _RESERVED: Final = ("redis", "signing.key")
@@ -52,6 +50,28 @@ class Place(NamedTuple):
         for field, path in (("home", self.home), ("key_file", self.key_file)):
             if path is not None and ("\0" in path or any("\ud800" <= letter <= "\udfff" for letter in path)):
                 raise ValueError(f"{field} {path!r} is not usable: expect UTF-8 text without NUL")
+
+
+class StoreSettings:
+    """The settings of stores as text, in a process without `poolrt.settings`: of variables, else of the settings' file.
+
+    Raises what `read_store_settings` raises.
+    """
+
+    def __init__(self) -> None:
+        self._in_file: dict[str, tuple[str, str]] = {}
+        if os.environ.get("POOLRT_CONFIG"):
+            from .settings_file import read_store_settings
+
+            self._in_file = read_store_settings()
+
+    def find(self, name: str, variable: str) -> tuple[str, str]:
+        """Return the source of a setting, for errors, and its text, which is empty if nothing sets it.
+
+        An empty variable unsets the file's value.
+        """
+        given = os.environ.get(variable)
+        return self._in_file.get(name, (variable, "")) if given is None else (variable, given)
 
 
 def default_home() -> str:

@@ -1,12 +1,12 @@
-"""The settings of processes that have no `poolrt.settings`: of a variable, else of the file that `POOLRT_CONFIG` names.
+"""The settings' file that `POOLRT_CONFIG` names, for processes that have no `poolrt.settings`.
 
-`poolrt.settings` reads the same variables and the same file, and this floor cannot import that. No parser is imported unless
-there is a file.
+That reads the same file, and this floor cannot import it. Most processes have no such file and do not import this module.
 """
 
 from __future__ import annotations
 
 import os
+import tomllib
 from typing import Any, Final
 
 #: The table of the file with the settings of stores; the settings there that are texts, and those that are true or false.
@@ -15,21 +15,15 @@ _TEXTS: Final = frozenset({"redis_url", "redis_server", "namespace", "home", "ke
 _FLAGS: Final = frozenset({"read_only", "set_store_capacity"})
 
 
-class StoreSettings:
-    """The settings of stores, as text. Raises what `read_table` raises."""
+def read_store_settings() -> dict[str, tuple[str, str]]:
+    """Return the file's settings of stores: of each its source, for errors, and its text.
 
-    def __init__(self) -> None:
-        self._path, self._table = read_table(_CACHE)
-
-    def find(self, name: str, variable: str) -> tuple[str, str]:
-        """Return the source of a setting, for errors, and its text; the text is empty if nothing sets it.
-
-        An empty variable unsets the file's value. Raises ValueError for a value in the file that has the wrong type.
-        """
-        if (given := os.environ.get(variable)) is not None or name not in self._table:
-            return variable, given or ""
-        value = self._table[name]
-        source = f"{self._path}: [{_CACHE}] {name}"
+    Raises what `read_table` raises, and ValueError for a value of the wrong type.
+    """
+    path, table = read_table(_CACHE)
+    found = {}
+    for name, value in table.items():
+        source = f"{path}: [{_CACHE}] {name}"
         if name in _FLAGS:
             expected, fits = "true or false", isinstance(value, bool)
         elif name in _TEXTS:
@@ -40,20 +34,16 @@ class StoreSettings:
             fits = not isinstance(value, bool) and isinstance(value, int | float | str if is_size else int | float)
         if not fits:
             raise ValueError(f"{source}: expected {expected}, got {value!r}")
-        return source, str(value)
+        found[name] = source, str(value)
+    return found
 
 
 def read_table(name: str) -> tuple[str, dict[str, Any]]:
-    """Return the path of the settings' file and a table of it; empty if there is no file, or no such table.
+    """Return the path of the file that `POOLRT_CONFIG` names and a table of it, which is empty if it has none of that name.
 
     Raises ValueError, with the path, for a file that cannot be read, is not TOML, or has something else by that name.
     """
-    named = os.environ.get("POOLRT_CONFIG")
-    if not named:
-        return "", {}
-    import tomllib
-
-    path = os.path.expanduser(named)
+    path = os.path.expanduser(os.environ["POOLRT_CONFIG"])
     try:
         with open(path, "rb") as file:
             table = tomllib.load(file).get(name, {})

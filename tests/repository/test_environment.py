@@ -14,13 +14,14 @@ ROOT = Path(__file__).resolve().parents[2]
 #: Each file that may look up variables of poolrt -> which ones; `ANY` if the code computes their names.
 #: The store stands alone: it cannot ask the settings above it. A process without settings writes verbose lines, too.
 READERS = {
-    "cachestore/settings_file.py": {"POOLRT_CONFIG", ANY},
+    "cachestore/place.py": {"POOLRT_CONFIG", ANY},
+    "cachestore/settings_file.py": {"POOLRT_CONFIG"},
     "poolrt/settings.py": {"POOLRT_CONFIG", ANY},
     # Numba's variables, which can change the code of a kernel
     "poolrt/kernels/kernel.py": {ANY},
     "workers/verbose/output.py": {"POOLRT_VERBOSE"},
     # The limit of instructions holds for engines of processes that have no settings
-    "workers/engines/isa.py": {"POOLRT_MAX_CPU_ISA"},
+    "workers/engines/isa.py": {"POOLRT_CONFIG", "POOLRT_MAX_CPU_ISA"},
 }
 
 

@@ -6,8 +6,6 @@ import os
 from functools import lru_cache
 from typing import Final
 
-from poolrt.cachestore.settings_file import read_table
-
 #: ISA level -> the /proc/cpuinfo flags it needs beyond the level before it (x86-64 psABI, section 3.1.1), weakest first.
 ISA_LEVELS: Final[dict[str, frozenset[str]]] = {
     "x86-64": frozenset({"sse2"}),
@@ -84,6 +82,10 @@ def _named_limit() -> tuple[str, str]:
     """
     if LIMIT in os.environ:
         return LIMIT, os.environ[LIMIT]
+    if not os.environ.get("POOLRT_CONFIG"):
+        return LIMIT, ""
+    from poolrt.cachestore.settings_file import read_table
+
     path, table = read_table(_TABLE)
     value = table.get(_SETTING, "")
     source = f"{path}: [{_TABLE}] {_SETTING}" if _SETTING in table else LIMIT
