@@ -43,7 +43,9 @@ def _copy(target: Path) -> Path:
     """Copy what the package is built from, links as links: the backend writes into the tree that it builds."""
     target.mkdir()
     for folder in (*FLOORS, "configs"):
-        shutil.copytree(ROOT / folder, target / folder, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(
+            ROOT / folder, target / folder, symlinks=True, ignore=shutil.ignore_patterns("__pycache__", "*.parts")
+        )
     for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "MANIFEST.in", "MANIFEST.files"):
         shutil.copy(ROOT / name, target)
     return target
