@@ -6,6 +6,7 @@ double the coordinator's start.
 
 from __future__ import annotations
 
+import errno
 import gc
 import itertools
 import math
@@ -70,6 +71,8 @@ TRIMS: Final = 3
 TRIM_AFTER_S: Final = 1.0
 #: Seconds between looks at rings: clients that use them are active, and send no messages.
 LOOK_S: Final = 0.05
+#: Why a connection cannot be accepted now, though it may be later.
+_NO_ROOM: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 #: Bytes of free slots that stay resident; more is returned to the system while nothing runs.
 RESIDENT: Final = 256 * 1024 * 1024
 
@@ -95,6 +98,8 @@ class Loop:
         self._looked = 0.0
         self._ring_memory = CallRingMemory(self._peers, self._send)
         self._stopping = False
+        #: Whether connections are accepted; not between a shortage of descriptors and the next tick.
+        self._listens = True
         self._trims_due, self._trims_from = 0, 0.0
         self._arena_fd, self._arena = open_arena(configuration.arena_bytes)
         self._processes = Processes(
@@ -352,8 +357,13 @@ class Loop:
             return
         try:
             sock = self._listener.accept()
-        except OSError:
-            return  # the client has disconnected
+        except OSError as error:
+            if error.errno in _NO_ROOM:
+                # The client stays in the queue of the listener, which would be reported again and again.
+                self._lines.print("no client can be accepted", str(error), time.monotonic())
+                self._unwatch(self._listener.fileno())
+                self._listens = False
+            return  # else the client has disconnected
         if credentials(sock)[1] != os.geteuid():
             sock.close()
         elif sum(peer.client for peer in self._peers.values()) >= CLIENTS_LIMIT:
@@ -402,6 +412,9 @@ class Loop:
         self._note_active_clients(now)
         self._pacing.tick(now)
         self._ring_memory.close_sent()
+        if self._listener is not None and not self._listens:
+            self._listens = True
+            self._watch(self._listener.fileno(), self._accept)
         for peer in self._peers.values():
             if not peer.known and now - peer.joined > HELLO_S:
                 self._closings.append((peer.number, f"the client sent no HELLO within {HELLO_S:g} s"))
@@ -425,6 +438,7 @@ class Loop:
             or self._pacing.has_refused
             or self._ring_memory.has_unsent
             or self._trims_due
+            or not self._listens
             or any(not p.known or p.left_out or (p.client and p.channel.unfinished) for p in self._peers.values())
         )
 

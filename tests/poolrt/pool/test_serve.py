@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import resource
 import signal
 import socket
 import stat
@@ -20,7 +21,7 @@ import numpy as np
 import pytest
 
 import poolrt
-from poolrt.connection.server import stop_server
+from poolrt.connection.server import connect_socket, stop_server
 from poolrt.coordinator.loads import LOADS_LIMIT
 from poolrt.coordinator.loop import CLIENTS_LIMIT
 from poolrt.coordinator.state import CLIENT_LIMIT
@@ -28,7 +29,8 @@ from poolrt.errors import CoordinatorLost
 from poolrt.workers.ipc.protocol import VERSION, Kind
 from tests.other_user import needs_root, run_as_other
 
-from .processes import BOUND_S, connects, descendants, is_alive, relu_graph, wait_until
+from .processes import BOUND_S, connects, cpu_seconds, descendants, is_alive, relu_graph, wait_until
+from .servers import started
 
 #: Seconds that clients of these tests have for their first message: less than by default, so that one test ends sooner.
 HELLO_S: Final = 2.0
@@ -455,3 +457,30 @@ def test_a_path_that_is_taken_is_an_error_and_starts_nothing(
     assert result.returncode == 1
     assert "Address already in use" in result.stderr
     assert os.path.exists(server[1])
+
+
+def test_a_server_without_descriptors_does_not_spin_and_accepts_clients_once_it_has_some(
+    settings: dict[str, Any], tmp_path: Path
+) -> None:
+    with started(tmp_path / "s", settings) as server, poolrt.connect(server.path) as pool:
+        assert pool.submit(abs, -1).result(BOUND_S) == 1
+        # Given a server that can open next to no further descriptor
+        used = max(int(fd) for fd in os.listdir(f"/proc/{server.pid}/fd")) + 1
+        usual = resource.prlimit(server.pid, resource.RLIMIT_NOFILE)
+        resource.prlimit(server.pid, resource.RLIMIT_NOFILE, (used, usual[1]))
+        try:
+            # When more clients connect than it has descriptors for
+            waiting = [connect_socket(server.path) for _ in range(used)]
+            wait_until(lambda: len(os.listdir(f"/proc/{server.pid}/fd")) >= used, "all descriptors are in use")
+            begin, before = time.monotonic(), cpu_seconds(server.pid)
+            time.sleep(1.5)
+            # Then the server takes next to no time, and serves its other client
+            assert cpu_seconds(server.pid) - before < 0.1 * (time.monotonic() - begin)
+            assert pool.submit(abs, -2).result(BOUND_S) == 2
+        finally:
+            resource.prlimit(server.pid, resource.RLIMIT_NOFILE, usual)
+        # And later ones once it has descriptors
+        with poolrt.connect(server.path) as other:
+            assert other.submit(abs, -3).result(BOUND_S) == 3
+        for sock in waiting:
+            sock.close()
