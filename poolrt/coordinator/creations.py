@@ -2,7 +2,8 @@
 
 Guarantees: a primitive is under creation once, however many loads want it. Every waiting load gets the entry or the
 error. A creation whose creator is lost is repeated once in another creator, twice if one was killed from outside; after that
-an error names the primitive. Starts of creators that are killed from outside are repeated for some seconds.
+an error names the primitive. Starts of creators that are killed from outside are repeated more often,
+for some seconds.
 
 Many primitives have a kernel in common, and a creator keeps those that it compiled. So a creation goes to the creator that has
 one of its kernels or compiles it now, unless that is busy for long.
@@ -169,7 +170,7 @@ class Creations:
         killed = ending == KILLED and not creator.overdue
         if not creator.ready:
             if killed:
-                too_often = self._failed_starts.count_killed(self.now)
+                too_often = self._failed_starts.count_killed(creator.failed_starts, self.now)
             else:
                 self._failed_starts.count(creator.failed_starts, creator.doomed and not creator.overdue)
                 too_often = self._failed_starts.excess >= 0

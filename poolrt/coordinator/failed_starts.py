@@ -7,7 +7,9 @@ from typing import Final
 #: Fork servers that may exit in a row while processes start from them: more than starts that fail by themselves, because
 #: the end of a fork server says nothing about the processes that it forks. Another one starts within half a second.
 LOST_FORK_SERVERS_LIMIT: Final = 10
-#: Seconds for which starts are repeated that another process ended with SIGKILL: such an end says nothing about the next start.
+#: Starts that may be ended with SIGKILL by another process in a row, and the seconds for which they are repeated: such an end
+#: says nothing about the next start. Where each is killed at once, the number is reached in about a second.
+KILLED_STARTS_LIMIT: Final = 40
 KILLED_S: Final = 10.0
 
 
@@ -15,8 +17,8 @@ class FailedStarts:
     """Counts failed starts. Processes that were spawned together may fail together, as their fork server did: that is one.
 
     ``limit`` is the number that may fail in a row; starts that were lost with their fork server have a limit of their own, and
-    those that were killed from outside a limit in time. A process keeps the ``total`` at its spawn. Its failure counts if none
-    has been counted since.
+    those that were killed from outside a larger one, and one in time. A process keeps the ``total`` at its spawn. Its failure
+    counts if none has been counted since.
     """
 
     def __init__(self, limit: int) -> None:
@@ -46,16 +48,17 @@ class FailedStarts:
         self._with_fork_server += with_fork_server
         return True
 
-    def count_killed(self, now: float) -> bool:
-        """Count the failure of a process that was killed from outside; return whether `KILLED_S` have passed with such ones.
+    def count_killed(self, total_at_spawn: int, now: float) -> bool:
+        """Count the failure of a process that was killed from outside; return whether these are too many, or last too long.
 
         ``now`` is in seconds of a steady clock.
         """
         if not self._killed:
             self._killed_since = now
-        self.total += 1
-        self._killed += 1
-        return now - self._killed_since > KILLED_S
+        if total_at_spawn == self.total:
+            self.total += 1
+            self._killed += 1
+        return self._killed >= KILLED_STARTS_LIMIT or now - self._killed_since > KILLED_S
 
     def clear(self) -> None:
         """Note that a process has become ready."""

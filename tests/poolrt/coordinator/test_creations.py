@@ -15,7 +15,7 @@ from poolrt.coordinator.creations import (
     Creations,
 )
 from poolrt.coordinator.exits import KILLED
-from poolrt.coordinator.failed_starts import KILLED_S, LOST_FORK_SERVERS_LIMIT
+from poolrt.coordinator.failed_starts import KILLED_S, KILLED_STARTS_LIMIT, LOST_FORK_SERVERS_LIMIT
 from poolrt.coordinator.instructions import HangUp, Instruction, Kill, PrimitiveToLoad, Role, Send, Spawn
 from poolrt.coordinator.watchdog import Limits
 from poolrt.errors import CreatorLost
@@ -197,6 +197,23 @@ def test_starts_that_are_killed_from_outside_are_repeated_for_a_while_and_then_a
         assert bool(lost) == (second > KILLED_S)
     ((_, error),) = lost
     assert str(error).endswith("creator processes exited while they started; the last one was ended by SIGKILL")
+
+
+def test_starts_that_are_killed_from_outside_at_once_are_an_error_after_some() -> None:
+    bench = _Bench(2)
+    bench.want("a")
+    bench.want("b")
+    for number in range(KILLED_STARTS_LIMIT):
+        bench.creations.schedule()
+        spawned = [step for step in bench.out if isinstance(step, Spawn)]
+        assert len(spawned) == 2
+        bench.out.clear()
+        lost = [each for spawn in spawned for each in bench.creations.reap(spawn.peer, KILLED)]
+        # Two that are killed together, as by the end of their fork server, count once
+        assert len(lost) == (2 if number == KILLED_STARTS_LIMIT - 1 else 0)
+    # A later load tries again
+    bench.want("a")
+    assert len(bench.come_up()) == 1
 
 
 def test_starts_that_are_killed_because_they_take_too_long_are_not_repeated_for_that_long() -> None:

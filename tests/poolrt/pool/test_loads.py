@@ -18,7 +18,7 @@ import pytest
 
 import poolrt
 from poolrt.cachestore import CacheStore
-from poolrt.coordinator.failed_starts import LOST_FORK_SERVERS_LIMIT
+from poolrt.coordinator.failed_starts import KILLED_STARTS_LIMIT, LOST_FORK_SERVERS_LIMIT
 from poolrt.errors import ArenaFull, CreatorLost, GraphRefused
 from poolrt.workers.desc.codec import encode
 from poolrt.workers.engines.target import cpu_target
@@ -295,6 +295,29 @@ def test_creators_and_their_fork_server_that_are_killed_while_they_start_delay_a
         wait_until(lambda: kill(3, most + 2), "creators were killed")
         assert load.result(BOUND_S).run(x=np.ones((3, 8), np.float32))["y"].sum() == 24
         assert killed
+
+
+def test_a_load_whose_creators_are_all_killed_at_once_is_an_error_after_some_starts(
+    creating: poolrt.Pool, fresh: dict[str, Any]
+) -> None:
+    coordinator = creating.stats()["pid"]
+    graph = relu_graph((3, 10), step="exp")
+    with ThreadPoolExecutor(1) as threads, creation_held(fresh["home"], graph):  # one that gets ready creates nothing
+        load = threads.submit(creating.load, graph)
+
+        def hunt() -> bool:
+            for pid in below(coordinator, 3):
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            return load.done()
+
+        wait_until(hunt, "the load has ended")
+        error = load.exception(BOUND_S)
+    assert isinstance(error, CreatorLost)
+    assert 0 < error.attempts < 2 * KILLED_STARTS_LIMIT
+    assert "the last one was ended by SIGKILL" in str(error)
+    # The next load tries again
+    assert creating.load(graph).run(x=np.zeros((3, 10), np.float32))["y"].sum() == 30
 
 
 def test_a_creation_that_kills_every_creator_is_an_error_that_names_the_primitive(
