@@ -11,6 +11,7 @@ from poolrt.workers.implementations.primitive_desc import primitive_desc
 from tests.references import numpy_type, results
 from tests.workers.cases import Case, cases
 from tests.workers.cases.longs import long_maxima
+from tests.workers.drawn import drawn
 from tests.workers.levels import target_of
 from tests.workers.native_runner import NativeRunner
 
@@ -24,7 +25,7 @@ def test_native_result_is_right(case: Case, isa: str, native: NativeRunner) -> N
 @pytest.mark.parametrize("algorithm", ["max", "avg_exclude_padding"])
 def test_windows_of_each_type_and_random_size_are_numpys(dtype: str, algorithm: str, native: NativeRunner) -> None:
     rng = np.random.default_rng()
-    for stride in (1, 2, 2, 3):
+    for stride in drawn((1, 2, 2, 3), 2):
         height, width, pad = int(rng.integers(4, 12)), int(rng.integers(5, 140)), int(rng.integers(0, 2))
         kernel = tuple(int(size) for size in rng.integers(2, 5, 2))
         values = rng.integers(-90, 0, (2, 3, height, width)).astype(numpy_type(dtype))
@@ -50,7 +51,7 @@ def test_windows_of_each_type_and_random_size_are_numpys(dtype: str, algorithm: 
 @pytest.mark.parametrize(("axes", "tag"), [(1, "abc"), (2, "abcd"), (3, "abcde"), (2, "aBcd16b"), (1, "aBc16b")])
 def test_maxima_of_64_bit_integers_are_exact(axes: int, tag: str, dtype: str, isa: str, native: NativeRunner) -> None:
     rng = np.random.default_rng()
-    for _ in range(5):
+    for _ in drawn(range(5), 2):
         op, src, dst, _ = long_maxima(rng, dtype, axes, tag)
         pd = primitive_desc(op, PrimitiveAttr(), target_of(isa))
         assert pd.impl_name() == "native:pooling"
@@ -63,10 +64,11 @@ def test_few_columns_that_move_by_one_without_padding_along_rows(
     algorithm: str, dtype: str, isa: str, native: NativeRunner
 ) -> None:
     rng = np.random.default_rng()
-    for kernel, strides, dilations, padding, wanted in (
+    problems = (
         ((2, 2), (1, 1), (0, 0), (0, 0), 16), ((3, 2), (2, 1), (1, 0), (2, 0), 31), ((1, 4), (1, 1), (0, 0), (0, 0), 50),
         ((2, 2, 3), (1, 2, 1), (0, 0, 0), (1, 1, 0), 17), ((2,), (1,), (0,), (0,), 33),
-    ):  # fmt: skip
+    )  # fmt: skip
+    for kernel, strides, dilations, padding, wanted in drawn(problems, 3):
         spatial = (*(int(size) for size in rng.integers(5, 9, len(kernel) - 1)), wanted + kernel[-1] - 1)
         sizes = tuple(
             (size + 2 * pad - (window - 1) * (more + 1) - 1) // stride + 1
@@ -90,7 +92,7 @@ def test_few_columns_that_move_by_one_without_padding_along_rows(
 def test_few_columns_that_move_by_two_to_four(algorithm: str, dtype: str, isa: str, native: NativeRunner) -> None:
     """Rows of any length, windows that see each other's columns and such that leave some out, up to two deep."""
     rng = np.random.default_rng()
-    for deep in ((), (), (2,)):
+    for deep in drawn(((), (), (2,)), 1):
         stride = int(rng.integers(2, 5))
         kernel = (*deep, int(rng.integers(1, 5)), int(rng.integers(3 if stride == 2 else 2, 8)))
         left, right = (tuple(int(rng.integers(0, size)) for size in kernel) for _ in range(2))
@@ -119,7 +121,7 @@ def test_few_columns_that_move_by_two_to_four(algorithm: str, dtype: str, isa: s
 def test_windows_with_padding_on_any_side_are_those_of_the_reference(algorithm: str, native: NativeRunner) -> None:
     """Large windows, which are pooled along the width first, and smaller ones that move by more, in rows of every length."""
     rng = np.random.default_rng()
-    for stride in (1, 1, 1, 2, 2, 2, 3, 4):
+    for stride in drawn((1, 1, 1, 2, 2, 2, 3, 4), 4):
         kernel = tuple(int(size) for size in rng.integers(*((5, 12) if stride == 1 else (2, 9)), 2))
         left, right = (tuple(int(rng.integers(0, size)) for size in kernel) for _ in range(2))
         dims = (2, 3, int(rng.integers(12, 20)), int(rng.integers(12, 90)))
