@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import scipy.fft
 from numpy.typing import NDArray
 
 from poolrt.workers.desc import Dft
@@ -15,6 +14,8 @@ Array = NDArray[Any]
 
 def dft(op: Dft, src: Array) -> Array:
     """Return the transform with its parts along the last dimension."""
+    import scipy.fft  # a third of a second of processor time in each process that tests start
+
     given = src.astype(np.float64)
     signal = given[..., 0] + 1j * given[..., 1] if given.shape[-1] == 2 else given[..., 0]
     if op.mirrors:

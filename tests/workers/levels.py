@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
-
-import pytest
+from typing import Final, NoReturn
 
 from poolrt.workers.engines.isa import chosen_instructions
 from poolrt.workers.engines.target import EXTENSIONS, ISA_LEVELS, Target, host_isa
@@ -48,10 +46,16 @@ def target_of(instructions: str) -> Target:
     level, *extensions = instructions.split("+")
     order = list(ISA_LEVELS)
     if order.index(level) > order.index(host_isa()) and (level != LEVELS[-1] or host_isa() != LEVELS[-2]):
-        pytest.skip(f"this host has only {host_isa()}")
+        _skip(f"this host has only {host_isa()}")
     if TILE_FLAGS & {*extensions}:
         if not can_be_emulated():
-            pytest.skip("tiles are emulated by a program that needs gcc")
+            _skip("tiles are emulated by a program that needs gcc")
         emulate_tiles()
     device = (("isa", level), ("extensions", " ".join(extensions)))
     return Target("cpu", "native", device[: 1 + bool(extensions)])
+
+
+def _skip(reason: str) -> NoReturn:
+    import pytest  # processes that tests start run on levels that there are
+
+    pytest.skip(reason)
