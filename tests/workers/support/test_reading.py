@@ -41,6 +41,23 @@ def test_kernels_stay_there_in_problems_that_are_drawn_at_random(kind: str, isa:
     assert done.returncode == 0, f"level, seed and kind {done.args[3:]}: {last} {done.stderr[-2000:]}"
 
 
+def test_few_outputs_a_group_of_row_major_tensors_read_no_more_behind_weights_than_they_may(isa: str) -> None:
+    compute = f"""
+from poolrt.workers.desc import Convolution, MemoryDesc, PrimitiveAttr
+from poolrt.workers.implementations.primitive_desc import primitive_descs
+from tests.workers.levels import target_of
+from tests.workers.support.problems import values
+from tests.workers.support.reading import EdgeRunner
+src, dst = MemoryDesc((2, 64, 8), "f32"), MemoryDesc((2, 16, 9), "f32")
+op = Convolution(src, MemoryDesc((16, 32, 1), "f32", "any"), None, dst, (1,), (0,), (1,), (0,), 2)
+(pd,) = (pd for pd in primitive_descs(op, PrimitiveAttr(), target_of({isa!r})) if pd.impl_name() == "native:gathered")
+assert pd.op.weights.tag == "ABc16b8a"
+EdgeRunner().run(pd, values(pd.op, pd.attr, 3))
+"""
+    done = subprocess.run([sys.executable, "-c", compute], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
 def test_few_outputs_a_group_read_no_more_behind_weights_than_they_may(isa: str) -> None:
     """Three outputs a group: where there are no masks, the last row of weights is read as if it had 16."""
     compute = f"""

@@ -22,12 +22,14 @@ from .nest_builder import NestBuilder
 
 
 class NativeGatheredConvolution:
-    """1 or 2 spatial dimensions, any groups; activations row-major or in blocks of 16 channels."""
+    """1 or 2 spatial dimensions, any groups; activations row-major or in blocks of 16 channels.
+
+    Kernels read 16 weights of a row that may have fewer: up to 60 bytes behind the last row of packed weights.
+    """
 
     name = "native:gathered"
     engine_kind = "cpu"
     general = False
-    stays_inside = True
 
     def reject(self, op: Convolution, attr: PrimitiveAttr, target: Target) -> str | None:
         if op.src.ndims not in (3, 4):
