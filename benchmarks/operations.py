@@ -45,6 +45,7 @@ from problems.quantised import quantised
 from problems.reductions import arg_reductions, reductions, top_ks
 from problems.sixty import SIXTY
 from problems.types import types
+from problems.volumes import volumes
 from problems.windows import cubic_resamplings, deconvolutions, poolings, resamplings
 
 from poolrt import Engine, NativePool, Stream, StreamAttr
@@ -110,6 +111,7 @@ FAMILIES: Final[dict[str, Callable[[], Iterator[Problem | Imported]]]] = {
     "integer_product": integer_products,
     "quantised_mean": quantised_means,
     "moved": moved,
+    "volumes": volumes,
 }
 
 

@@ -35,7 +35,7 @@ def _windows(op: Any, operands: Sequence[MemoryDesc], constant: Sequence[bool]) 
 
 def _convolution(op: Any, operands: Sequence[MemoryDesc], constant: Sequence[bool]) -> Iterator[OpDesc]:
     channels = op.src.dims[1]
-    is_native = op.is_forward and op.src.dtype == "f32" and op.src.ndims in (3, 4) and operands[0].is_plain
+    is_native = op.is_forward and op.src.dtype == "f32" and op.src.ndims in (3, 4, 5) and operands[0].is_plain
     fits = op.dst.dims[-1] >= _COLUMNS or channels < _CHANNELS
     if is_native and fits and op.groups == channels == op.dst.dims[1] > 1:
         # One channel a group: reorders into blocks of channels and back would take longer than the sums.

@@ -60,6 +60,8 @@ WINDOWS: Final = (
     (Channels(2, 3, 3, 2), Window((6, 7), (2, 3), (1, 2), (2, 1), (2, 1), (0, 2))),
     (Channels(1, 2, 16, 32), Window((6, 7), (3, 2), (2, 1), (0, 1), (1, 0), (2, 1))),
     (Channels(2, 17, 1, 1), Window((6, 7), (3, 2), (1, 1), (1, 2), (2, 0), (0, 3))),
+    (Channels(1, 1, 20, 18), Window((4, 5, 6), (2, 3, 2), (1, 2, 1), (1, 0, 2), (1, 1, 2), (2, 1, 0))),
+    (Channels(1, 18, 1, 1), Window((5, 4, 7), (3, 2, 3), (2, 1, 1), (0, 1, 0), (1, 0, 2), (1, 2, 1))),
 )
 #: Counts of elements that averages divide by are powers of two: gradients of integers are exact in any order.
 POOLED: Final = (

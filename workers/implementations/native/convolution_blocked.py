@@ -17,16 +17,18 @@ from .blocks import blocked_tag, refuse
 from .chain import chain_source
 from .convolution_chain import bounds, refuse_bounded
 from .convolution_chunks import Sizes, chunks, cut, takes_chunks
-from .convolution_tiles import strips, tiling
+from .convolution_tiles import Tiling, strips, tiling
 from .convolution_window import Window
 from .nest_builder import NestBuilder
 
 #: A step of the batch-reduce kernel: offset in the source, inputs read there, bytes of weights to skip afterwards.
 Step: TypeAlias = tuple[int, int, int]
+#: Slabs, rows and columns of positions.
+Shape: TypeAlias = tuple[int, int, int]
 
 
 class NativeBlockedConvolution:
-    """1 or 2 spatial dimensions; groups of whole blocks of channels, or one group of any number of channels."""
+    """1 to 3 spatial dimensions; groups of whole blocks of channels, or one group of any number of channels."""
 
     name = "native:blocked"
     engine_kind = "cpu"
@@ -34,8 +36,8 @@ class NativeBlockedConvolution:
     stays_inside = True
 
     def reject(self, op: Convolution, attr: PrimitiveAttr, target: Target) -> str | None:
-        if op.src.ndims not in (3, 4):
-            return f"{op.src.ndims - 2} spatial dimensions; only 1 and 2 are supported"
+        if op.src.ndims not in (3, 4, 5):
+            return f"{op.src.ndims - 2} spatial dimensions; only 1 to 3 are supported"
         if op.groups > 1 and (op.weights.dims[1] % 16 or op.weights.dims[0] // op.groups % 16):
             return "groups that are not whole blocks of 16 channels"
         op = self.complete(op, attr, target)
@@ -59,15 +61,8 @@ class NativeBlockedConvolution:
         window = Window.of(op)
         blocks = op.weights.padded_dims[1] // 16
         planes = op.src.padded_dims[1] // 16
-        rows, phases, columns = window.copy()
-        plane = rows * phases * columns * 64
-        source: LaunchArgument = ("m", (int(Arg.SRC), 0))
         build = NestBuilder()
-        if not window.is_direct:
-            count = op.src.dims[0] * planes
-            to = build.book(count * plane)
-            build.launch(KernelSpec.of("conv_pad"), (source, to, *ints(window.copy_sizes())), count * rows)
-            source = to
+        source = padded(build, window, ("m", (int(Arg.SRC), 0)), op.src.dims[0] * planes)
         reach = Reach.of(window, op.weights.dims[1], 64)
         operands = in_place(op, attr, source, len(reach.steps) * 1024)
         reduce(build, op, attr, target, reach.shape, reach.steps, reach.walk(planes, blocks), operands)
@@ -76,8 +71,9 @@ class NativeBlockedConvolution:
 
 @dataclass(frozen=True, slots=True)
 class Walk:
-    """The layout of a tile's source: bytes from row to row and position to position, strides of image and group."""
+    """The layout of a tile's source: bytes from slab to slab, row to row and position to position, strides of image and group."""
 
+    slab: int
     row: int
     step: int
     image: int
@@ -100,10 +96,11 @@ class Operands:
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """The source of tiles over blocked planes: positions, the kernel's steps, bytes of a row of tiles and of a plane."""
+    """The source of tiles over blocked planes: positions, the kernel's steps, bytes of a slab, a row of tiles and a plane."""
 
-    shape: tuple[int, int]
+    shape: Shape
     steps: list[Step]
+    slab: int
     row: int
     plane: int
 
@@ -111,17 +108,35 @@ class Reach:
     def of(cls, window: Window, channels: int, weight_row: int) -> Reach:
         """Return the reach over the blocks of ``channels`` in the source itself or in its padded copy."""
         rows, phases, columns = window.copy()
-        plane = rows * phases * columns * 64
-        taps = [window.offset(kh, kw, columns) * 64 for kh in range(window.kernel[0]) for kw in range(window.kernel[1])]
+        slab = rows * phases * columns * 64
+        plane = window.slabs * slab
+        taps = [
+            kd * window.depth.dilation * slab + window.offset(kh, kw, columns) * 64
+            for kd in range(window.depth.kernel)
+            for kh in range(window.kernel[0])
+            for kw in range(window.kernel[1])
+        ]
         lanes = [min(16, channels - first) for first in range(0, channels, 16)]
         steps = [(i * plane + tap, n, (16 - n) * weight_row) for i, n in enumerate(lanes) for tap in taps]
         if window.is_pointwise:
-            return cls((1, window.out[0] * window.out[1]), steps, 0, plane)
-        return cls(window.out, steps, window.step * phases * columns * 64, plane)
+            return cls((1, 1, window.depth.out * math.prod(window.out)), steps, 0, 0, plane)
+        row = window.step * phases * columns * 64
+        return cls((window.depth.out, *window.out), steps, window.slab_step * slab, row, plane)
 
     def walk(self, planes: int, group_planes: int) -> Walk:
         """Return the layout of tiles in images of ``planes`` and groups of ``group_planes`` planes."""
-        return Walk(self.row, 64, planes * self.plane, group_planes * self.plane)
+        return Walk(self.slab, self.row, 64, planes * self.plane, group_planes * self.plane)
+
+
+def padded(build: NestBuilder, window: Window, source: LaunchArgument, planes: int) -> LaunchArgument:
+    """Return the place of ``planes`` that tiles read: the source, or its padded copy, which is added."""
+    if window.is_direct:
+        return source
+    rows, phases, columns = window.copy()
+    items = planes * window.slabs * rows
+    to = build.book(items * phases * columns * 64)
+    build.launch(KernelSpec.of("conv_pad"), (source, to, *ints(window.copy_sizes())), items)
+    return to
 
 
 def in_place(op: Convolution, attr: PrimitiveAttr, src: LaunchArgument, weight_block: int) -> Operands:
@@ -137,27 +152,26 @@ def reduce(
     op: Convolution,
     attr: PrimitiveAttr,
     target: Target,
-    shape: tuple[int, int],
+    shape: Shape,
     steps: list[Step],
     walk: Walk,
     operands: Operands,
 ) -> None:
-    """Add the batch-reduce launch over ``shape`` rows and columns of positions into blocks of 16 channels."""
-    if takes_chunks(target.isa, shape[0] * shape[1]):
+    """Add the batch-reduce launch over the slabs, rows and columns of ``shape`` into blocks of 16 channels."""
+    if takes_chunks(target.isa, shape[1] * shape[2]):
         reduce_in_chunks(build, op, attr, target, shape, steps, walk, operands)
         return
     channels = op.dst.dims[1] // op.groups
     blocks = -(-channels // 16)
-    tiles = tiling(target.isa, *shape, blocks)
+    slabs, rows, columns = shape
+    tiles = tiling(target.isa, rows, columns, blocks)
     passes = -(-blocks // tiles.blocks)
     groups = op.dst.dims[0] * op.groups
-    cut = strips(len(tiles.places), walk.group, sum(lanes for _, lanes, _ in steps) * blocks * 64, passes, groups)
-    entries = [
-        (kind, row * walk.row + column * walk.step, (row * shape[1] + column) * 64)
-        for kind, row, column in tiles.places
-    ]
-    tables = ([v for step in steps for v in step], [v for entry in entries for v in entry], list(cut))
-    dst_block = shape[0] * shape[1] * 64
+    cut = strips(
+        slabs * len(tiles.places), walk.group, sum(lanes for _, lanes, _ in steps) * blocks * 64, passes, groups
+    )
+    tables = ([v for step in steps for v in step], tile_table(tiles, shape, walk), list(cut))
+    dst_block = math.prod(shape) * 64
     low, bound = bounds(attr)
     args: tuple[LaunchArgument, ...] = (
         operands.src, operands.weights, operands.bias, operands.dst, operands.residual,
@@ -176,7 +190,7 @@ def reduce_in_chunks(
     op: Convolution,
     attr: PrimitiveAttr,
     target: Target,
-    shape: tuple[int, int],
+    shape: Shape,
     steps: list[Step],
     walk: Walk,
     operands: Operands,
@@ -188,7 +202,10 @@ def reduce_in_chunks(
     is_early = low == -math.inf
     whole = operands.residual[0] == "m" and not is_early
     lanes = [lanes for _, lanes, _ in steps]
-    sizes = Sizes(op.dst.dims[0], shape[0] * shape[1], op.groups, blocks, walk.group, sum(lanes) * blocks * 64)
+    slabs, rows, columns = shape
+    sizes = Sizes(
+        op.dst.dims[0] * slabs, rows * columns, op.groups, blocks, walk.group // slabs, sum(lanes) * blocks * 64
+    )
     starts = chunks(lanes, whole)
     tiles = cut(target.isa, sizes, len(starts) - 1)
     places = [0]
@@ -205,17 +222,33 @@ def reduce_in_chunks(
         )
     ]
     tables = ([v for step in steps for v in step], chunk_table, list(tiles.strips))
-    dst_block = shape[0] * shape[1] * 64
+    dst_slab = rows * columns * 64
+    dst_block = slabs * dst_slab
     args: tuple[LaunchArgument, ...] = (
         operands.src, operands.weights, operands.bias, operands.dst, operands.residual,
         *(("t", build.table(values)) for values in tables),
         *ints((len(starts) - 1, tiles.span, len(tiles.strips) - 1, op.groups, blocks, channels)),
-        *ints((tiles.tiles, tiles.large, shape[1], walk.image, walk.group, walk.row, walk.step)),
+        *ints((tiles.tiles, tiles.large, columns, slabs, walk.slab, dst_slab, walk.image, walk.group, walk.row, walk.step)),
         *ints((operands.weight_group, operands.weight_block, operands.weight_row)),
         *ints((op.groups * blocks * dst_block, dst_block, int(is_early))), ("f", low), ("f", bound),
     )  # fmt: skip
     kernel = KernelSpec.of("conv_chunks", positions=tiles.positions, ragged=channels % 16 != 0)
     build.launch(kernel, args, op.groups * (len(tiles.strips) - 1) * blocks)
+
+
+def tile_table(tiles: Tiling, shape: Shape, walk: Walk) -> list[int]:
+    """Return kind, offset in the source and offset in a block of dst of each tile, slab by slab."""
+    slabs, rows, columns = shape
+    return [
+        value
+        for slab in range(slabs)
+        for kind, row, column in tiles.places
+        for value in (
+            kind,
+            slab * walk.slab + row * walk.row + column * walk.step,
+            ((slab * rows + row) * columns + column) * 64,
+        )
+    ]
 
 
 def weights_tag(ndims: int) -> str:

@@ -16,7 +16,7 @@ from .convolution_window import Window
 
 
 class NativeDepthwiseConvolution:
-    """1 or 2 spatial dimensions, one input and one output channel a group."""
+    """1 to 3 spatial dimensions, one input and one output channel a group."""
 
     name = "native:depthwise"
     engine_kind = "cpu"
@@ -24,8 +24,8 @@ class NativeDepthwiseConvolution:
     stays_inside = True
 
     def reject(self, op: Convolution, attr: PrimitiveAttr, target: Target) -> str | None:
-        if op.src.ndims not in (3, 4) or not op.groups == op.src.dims[1] == op.dst.dims[1] > 1:
-            return "not one input and one output channel a group in 1 or 2 spatial dimensions"
+        if op.src.ndims not in (3, 4, 5) or not op.groups == op.src.dims[1] == op.dst.dims[1] > 1:
+            return "not one input and one output channel a group in 1 to 3 spatial dimensions"
         op = self.complete(op, attr, target)
         tag, weights = blocked_tag(op.src.ndims), _weights_tag(op.weights.ndims)
         if (op.src.tag, op.dst.tag, op.weights.tag) != (tag, tag, weights):
@@ -49,7 +49,7 @@ class NativeDepthwiseConvolution:
         low, bound = bounds(attr)
         sizes = (
             op.dst.dims[1], blocks, window.height, window.width, *window.out, *window.kernel, *window.stride,
-            *window.dilation, *window.pad,
+            *window.dilation, *window.pad, *window.depth.sizes,
         )  # fmt: skip
         bias: LaunchArgument = ("m", (int(Arg.BIAS), 0)) if op.bias else ("i", 0)
         args = (
@@ -57,7 +57,7 @@ class NativeDepthwiseConvolution:
             *ints(sizes), ("f", low), ("f", bound),
         )  # fmt: skip
         kernel = KernelSpec.of("conv_depthwise", ragged=op.dst.dims[1] % 16 != 0)
-        return Program((kernel,), (Launch(0, args, op.dst.dims[0] * blocks * window.out[0]),))
+        return Program((kernel,), (Launch(0, args, op.dst.dims[0] * blocks * window.depth.out * window.out[0]),))
 
 
 def _weights_tag(ndims: int) -> str:

@@ -19,7 +19,7 @@ _MOST = 8
 
 
 class NativeFewChannelsConvolution:
-    """1 or 2 spatial dimensions, one group, at most 8 input channels in any plain layout; blocked destination."""
+    """1 to 3 spatial dimensions, one group, at most 8 input channels in any plain layout; blocked destination."""
 
     name = "native:few_channels"
     engine_kind = "cpu"
@@ -27,8 +27,8 @@ class NativeFewChannelsConvolution:
     stays_inside = True
 
     def reject(self, op: Convolution, attr: PrimitiveAttr, target: Target) -> str | None:
-        if op.src.ndims not in (3, 4) or op.groups != 1 or op.src.dims[1] > _MOST:
-            return f"more than {_MOST} input channels, groups, or spatial dimensions other than 1 and 2"
+        if op.src.ndims not in (3, 4, 5) or op.groups != 1 or op.src.dims[1] > _MOST:
+            return f"more than {_MOST} input channels, groups, or more than 3 spatial dimensions"
         op = self.complete(op, attr, target)
         if op.src.layout.blocks or op.dst.tag != blocked_tag(op.dst.ndims):
             return f"layouts {op.src.tag} and {op.dst.tag}; only plain and blocks of 16 channels are supported"
@@ -47,31 +47,36 @@ class NativeFewChannelsConvolution:
         channels = op.src.dims[1]
         rows, columns = ((o - 1) * s + r + 1 for o, s, r in zip(window.out, window.stride, window.reach, strict=True))
         strides = op.src.outer_strides()
-        image_stride, channel_stride, row_stride, column_stride = (
-            4 * s for s in (*strides[:2], *((0,) if op.src.ndims == 3 else ()), *strides[2:])
-        )
+        slabs = (window.depth.out - 1) * window.depth.stride + window.depth.reach + 1
+        walked = (4 * s for s in (*strides[:2], *(0,) * (5 - op.src.ndims), *strides[2:]))
         sizes = (
-            channels, window.height, window.width, image_stride, channel_stride, row_stride, column_stride,
-            rows, columns, *window.pad,
+            channels, window.depth.size, window.height, window.width, *walked, slabs, rows, columns, window.depth.pad,
+            *window.pad,
         )  # fmt: skip
         images = op.src.dims[0]
         build = NestBuilder()
-        copied = build.book(images * rows * columns * channels * 4)
+        copied = build.book(images * slabs * rows * columns * channels * 4)
         copy = (("m", (int(Arg.SRC), 0)), copied, *ints(sizes))
-        build.launch(KernelSpec.of("conv_interleave"), copy, images * rows)
+        build.launch(KernelSpec.of("conv_interleave"), copy, images * slabs * rows)
         pixel = channels * 4
         line = columns * pixel
         # Neighbouring taps of a dense kernel read neighbouring pixels: a row of the kernel is one run of lanes.
         dense = window.dilation[1] == 1
         lanes = window.kernel[1] * channels if dense else channels
         steps = [
-            (kh * window.dilation[0] * line + kw * window.dilation[1] * pixel, lanes, 0)
+            (
+                (kd * window.depth.dilation * rows + kh * window.dilation[0]) * line + kw * window.dilation[1] * pixel,
+                lanes,
+                0,
+            )
+            for kd in range(window.depth.kernel)
             for kh in range(window.kernel[0])
             for kw in range(1 if dense else window.kernel[1])
         ]
-        walk = Walk(window.stride[0] * line, window.stride[1] * pixel, rows * line, rows * line)
+        image = slabs * rows * line
+        walk = Walk(window.depth.stride * rows * line, window.stride[0] * line, window.stride[1] * pixel, image, image)
         operands = in_place(op, attr, copied, len(steps) * lanes * 64)
-        reduce(build, op, attr, target, window.out, steps, walk, operands)
+        reduce(build, op, attr, target, (window.depth.out, *window.out), steps, walk, operands)
         return build.program()
 
 

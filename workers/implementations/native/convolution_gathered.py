@@ -10,11 +10,10 @@ from poolrt.cachestore.deferred_dataclass import replace
 
 from ...desc import Arg, Convolution, MemoryDesc, PrimitiveAttr
 from ...engines.target import Target
-from ...kernels.spec import KernelSpec
 from ..program import LaunchArgument, Program
 from .blocks import is_blocked, refuse
 from .chain import chain_source
-from .convolution_blocked import Operands, Reach, chosen, ints, reduce, refuse_operands
+from .convolution_blocked import Operands, Reach, chosen, padded, reduce, refuse_operands
 from .convolution_chain import refuse_bounded
 from .convolution_grouped import group_weights_tag
 from .convolution_window import Window
@@ -22,7 +21,7 @@ from .nest_builder import NestBuilder
 
 
 class NativeGatheredConvolution:
-    """1 or 2 spatial dimensions, any groups; activations row-major or in blocks of 16 channels.
+    """1 to 3 spatial dimensions, any groups; activations row-major or in blocks of 16 channels.
 
     Kernels read 16 weights of a row that may have fewer: up to 60 bytes behind the last row of packed weights.
     """
@@ -32,8 +31,8 @@ class NativeGatheredConvolution:
     general = False
 
     def reject(self, op: Convolution, attr: PrimitiveAttr, target: Target) -> str | None:
-        if op.src.ndims not in (3, 4):
-            return f"{op.src.ndims - 2} spatial dimensions; only 1 and 2 are supported"
+        if op.src.ndims not in (3, 4, 5):
+            return f"{op.src.ndims - 2} spatial dimensions; only 1 to 3 are supported"
         op = self.complete(op, attr, target)
         for md in (op.src, op.dst):
             if not (md.is_plain or is_blocked(md)):
@@ -58,11 +57,7 @@ class NativeGatheredConvolution:
         row = op.dst.dims[1] // op.groups * 4
         reach = Reach.of(window, op.weights.dims[1], row)
         planes = op.groups * blocks
-        if not window.is_direct:
-            count = op.src.dims[0] * planes
-            copy = build.book(count * reach.plane)
-            build.launch(KernelSpec.of("conv_pad"), (source, copy, *ints(window.copy_sizes())), count * window.rows)
-            source = copy
+        source = padded(build, window, source, op.src.dims[0] * planes)
         weights: LaunchArgument = ("m", (int(Arg.WEIGHTS), 0))
         if op.weights.tag != group_weights_tag(op):
             packed = op.weights.with_tag(group_weights_tag(op))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import struct
 from typing import NamedTuple
 
@@ -14,7 +15,7 @@ from ...kernels.spec import KernelSpec
 from ..program import LaunchArgument, Program
 from .blocks import blocked_tag, refuse
 from .chain import chain_source
-from .convolution_blocked import chosen, ints, refuse_operands
+from .convolution_blocked import Reach, chosen, ints, padded, refuse_operands, tile_table
 from .convolution_chain import bounds, refuse_bounded
 from .convolution_chunks import Sizes, cut, takes_chunks
 from .convolution_tiles import strips, tiling
@@ -23,7 +24,7 @@ from .nest_builder import NestBuilder
 
 
 class NativeGroupedConvolution:
-    """1 or 2 spatial dimensions, several groups of any number of channels.
+    """1 to 3 spatial dimensions, several groups of any number of channels.
 
     On levels without masks, kernels read 16 weights of a row that may have fewer: up to 60 bytes behind the last row.
     """
@@ -33,8 +34,8 @@ class NativeGroupedConvolution:
     general = False
 
     def reject(self, op: Convolution, attr: PrimitiveAttr, target: Target) -> str | None:
-        if op.src.ndims not in (3, 4):
-            return f"{op.src.ndims - 2} spatial dimensions; only 1 and 2 are supported"
+        if op.src.ndims not in (3, 4, 5):
+            return f"{op.src.ndims - 2} spatial dimensions; only 1 to 3 are supported"
         if op.groups == 1:
             return "one group; only several are supported"
         op = self.complete(op, attr, target)
@@ -57,80 +58,77 @@ class NativeGroupedConvolution:
             return Program((), ())
         window = Window.of(op)
         planes = op.src.padded_dims[1] // 16
-        rows, phases, columns = window.copy()
-        plane = rows * phases * columns * 64
         build = NestBuilder()
-        source: LaunchArgument = ("m", (int(Arg.SRC), 0))
-        if not window.is_direct:
-            count = op.src.dims[0] * planes
-            copy = build.book(count * plane)
-            build.launch(KernelSpec.of("conv_pad"), (source, copy, *ints(window.copy_sizes())), count * rows)
-            source = copy
-        taps = [window.offset(kh, kw, columns) * 64 for kh in range(window.kernel[0]) for kw in range(window.kernel[1])]
-        shape = (1, window.out[0] * window.out[1]) if window.is_pointwise else window.out
-        row = 0 if window.is_pointwise else window.step * phases * columns * 64
-        if takes_chunks(target.isa, shape[0] * shape[1]):
-            _launch_parts(build, op, attr, target, source, (*shape, row, plane), taps)
+        source = padded(build, window, ("m", (int(Arg.SRC), 0)), op.src.dims[0] * planes)
+        reach = Reach.of(window, 1, 0)
+        if takes_chunks(target.isa, reach.shape[1] * reach.shape[2]):
+            _launch_parts(build, op, attr, target, source, reach)
         else:
-            _launch_masked(build, op, attr, target, source, (*shape, row, plane), taps)
+            _launch_masked(build, op, attr, target, source, reach)
         return build.program()
 
 
 def _launch_masked(
-    build: NestBuilder, op: Convolution, attr: PrimitiveAttr, target: Target, source: LaunchArgument,
-    sizes: tuple[int, int, int, int], taps: list[int],
-) -> None:  # fmt: skip
+    build: NestBuilder, op: Convolution, attr: PrimitiveAttr, target: Target, source: LaunchArgument, reach: Reach
+) -> None:
     """Add the launch that sums the inputs of all groups of a block at once, with weights that are masked."""
-    height, width, row, plane = sizes
+    slabs, height, width = reach.shape
     tiles = tiling(target.isa, height, width, 1)
     blocks = op.dst.padded_dims[1] // 16
     block_table: list[int] = []
     steps: list[int] = []
     for block in range(blocks):
-        found = _steps(op, block, taps, plane)
+        found = _steps(op, block, _taps(reach), reach.plane)
         block_table += [8 * len(steps), len(found)]
         steps += [value for step in found for value in step]
-    image = op.src.padded_dims[1] // 16 * plane
-    cuts = strips(len(tiles.places), image, op.weights.nbytes, blocks, op.dst.dims[0])
-    entries = [(kind, first * row + column * 64, (first * width + column) * 64) for kind, first, column in tiles.places]
-    tables = (block_table, steps, [v for entry in entries for v in entry], list(cuts))
+    planes = op.src.padded_dims[1] // 16
+    image = planes * reach.plane
+    cuts = strips(slabs * len(tiles.places), image, op.weights.nbytes, blocks, op.dst.dims[0])
+    tables = (block_table, steps, tile_table(tiles, reach.shape, reach.walk(planes, planes)), list(cuts))
     low, bound = bounds(attr)
     args: tuple[LaunchArgument, ...] = (
         *_places(op, attr, source), *(("t", build.table(values)) for values in tables),
-        *ints((len(cuts) - 1, blocks, op.dst.dims[1], image, row, op.dst.dims[1] // op.groups * 4)),
-        *ints((height * width * 64,)), ("f", low), ("f", bound),
+        *ints((len(cuts) - 1, blocks, op.dst.dims[1], image, reach.row, op.dst.dims[1] // op.groups * 4)),
+        *ints((math.prod(reach.shape) * 64,)), ("f", low), ("f", bound),
     )  # fmt: skip
     kernel = KernelSpec.of("conv_grouped", tiles=tiles.kinds, step=64, ragged=op.dst.dims[1] % 16 != 0)
     build.launch(kernel, args, op.dst.dims[0] * (len(cuts) - 1) * blocks)
 
 
 def _launch_parts(
-    build: NestBuilder, op: Convolution, attr: PrimitiveAttr, target: Target, source: LaunchArgument,
-    sizes: tuple[int, int, int, int], taps: list[int],
-) -> None:  # fmt: skip
+    build: NestBuilder, op: Convolution, attr: PrimitiveAttr, target: Target, source: LaunchArgument, reach: Reach
+) -> None:
     """Add the launch that sums the inputs of each group of a block by themselves."""
-    height, width, row, plane = sizes
+    slabs, height, width = reach.shape
     blocks = op.dst.padded_dims[1] // 16
     block_table, part_table, masks, steps = [0], list[int](), list[int](), list[int]()
     for block in range(blocks):
-        for part in _parts(op, block, taps, plane):
+        for part in _parts(op, block, _taps(reach), reach.plane):
             is_whole = len(part.outputs) == 16
             part_table += [8 * len(steps), len(part.steps), part.weights, -1 if is_whole else 8 * len(masks)]
             masks += [] if is_whole else _words(part.outputs)
             steps += [value for step in part.steps for value in step]
         block_table.append(len(part_table) // 4)
-    image = op.src.padded_dims[1] // 16 * plane
+    image = op.src.padded_dims[1] // 16 * reach.plane
+    images = op.dst.dims[0] * slabs
     # The source of a group is read for each of its blocks.
-    tiles = cut(target.isa, Sizes(1, height * width, op.dst.dims[0], blocks, image // op.groups, op.weights.nbytes), 1)
+    sizes = Sizes(1, height * width, images, blocks, image // slabs // op.groups, op.weights.nbytes)
+    tiles = cut(target.isa, sizes, 1)
     tables = (block_table, part_table, masks, steps, list(tiles.strips))
     low, bound = bounds(attr)
     args: tuple[LaunchArgument, ...] = (
         *_places(op, attr, source), *(("t", build.table(values)) for values in tables),
-        *ints((len(tiles.strips) - 1, blocks, op.dst.dims[1], tiles.large, width, image, row, 64)),
-        *ints((op.dst.dims[1] // op.groups * 4, height * width * 64)), ("f", low), ("f", bound),
+        *ints((len(tiles.strips) - 1, blocks, op.dst.dims[1], tiles.large, width)),
+        *ints((slabs, reach.slab, height * width * 64, image, reach.row, 64)),
+        *ints((op.dst.dims[1] // op.groups * 4, math.prod(reach.shape) * 64)), ("f", low), ("f", bound),
     )  # fmt: skip
     kernel = KernelSpec.of("conv_group_parts", positions=tiles.positions, ragged=op.dst.dims[1] % 16 != 0)
-    build.launch(kernel, args, op.dst.dims[0] * (len(tiles.strips) - 1) * blocks)
+    build.launch(kernel, args, images * (len(tiles.strips) - 1) * blocks)
+
+
+def _taps(reach: Reach) -> list[int]:
+    """Return the offset of each tap in the source, of a reach over one channel."""
+    return [offset for offset, _, _ in reach.steps]
 
 
 def _places(op: Convolution, attr: PrimitiveAttr, source: LaunchArgument) -> tuple[LaunchArgument, ...]:

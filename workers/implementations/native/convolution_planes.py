@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from poolrt.cachestore.deferred_dataclass import replace
 
 from ...desc import Arg, Convolution, PrimitiveAttr
@@ -27,7 +29,7 @@ _WRITTEN_OUT = 49
 
 
 class NativePlanesConvolution:
-    """1 or 2 spatial dimensions, one input and one output channel a group; src, weights and dst are row-major."""
+    """1 to 3 spatial dimensions, one input and one output channel a group; src, weights and dst are row-major."""
 
     name = "native:planes"
     engine_kind = "cpu"
@@ -35,8 +37,8 @@ class NativePlanesConvolution:
     stays_inside = True
 
     def reject(self, op: Convolution, attr: PrimitiveAttr, target: Target) -> str | None:
-        if op.src.ndims not in (3, 4) or not op.groups == op.src.dims[1] == op.dst.dims[1] > 1:
-            return "not one input and one output channel a group in 1 or 2 spatial dimensions"
+        if op.src.ndims not in (3, 4, 5) or not op.groups == op.src.dims[1] == op.dst.dims[1] > 1:
+            return "not one input and one output channel a group in 1 to 3 spatial dimensions"
         # Left open, layouts are blocks of channels, as the layers around it have them.
         for md in (op.src, op.dst):
             if not md.is_plain:
@@ -59,27 +61,31 @@ class NativePlanesConvolution:
         pieces = -(-width // piece)
         phase = 4 * (piece + -(-(window.reach[1] // right) // 16) * 16)
         row = right * phase
-        most = (_COPY // row - window.reach[0] - 1) // down + 1
+        # The copy has the rows of as many slabs as the window.
+        depth = window.depth
+        most = (_COPY // (row * depth.kernel) - window.reach[0] - 1) // down + 1
         most = max(_ROWS, most // _ROWS * _ROWS)
         bands = -(-height // most)
         band = -(-height // (_ROWS * bands)) * _ROWS
         bands = -(-height // band)
-        room = ((min(band, height) - 1) * down + window.reach[0] + 1) * row
+        slab = ((min(band, height) - 1) * down + window.reach[0] + 1) * row
+        room = depth.kernel * slab
         low, bound = bounds(attr)
         bias: LaunchArgument = ("m", (int(Arg.BIAS), 0)) if op.bias else ("i", 0)
         sizes = (
             room, op.dst.dims[1], window.height, window.width, height, width, bands, band, pieces, piece, *window.kernel,
-            *window.pad, phase,
+            *window.pad, phase, slab, *depth.sizes,
         )  # fmt: skip
         args = (
             ("m", (int(Arg.SRC), 0)), ("m", (int(Arg.WEIGHTS), 0)), bias, ("m", (int(Arg.DST), 0)), chain_source(attr),
             ("s", 0), *ints(sizes), ("f", low), ("f", bound),
         )  # fmt: skip
-        items = op.dst.dims[0] * op.dst.dims[1] * bands * pieces
-        is_small = window.kernel[0] * window.kernel[1] <= _WRITTEN_OUT
+        items = op.dst.dims[0] * op.dst.dims[1] * depth.out * bands * pieces
+        taps = (depth.kernel, *window.kernel)
+        is_small = math.prod(taps) <= _WRITTEN_OUT
         on_stack = room <= _ON_STACK
         kernel = KernelSpec.of(
-            "conv_planes", kernel=window.kernel if is_small else (0, 0), stride=window.stride,
+            "conv_planes", kernel=taps if is_small else (0, 0, 0), stride=window.stride,
             dilation=window.dilation, on_stack=on_stack,
         )  # fmt: skip
         return Program((kernel,), (Launch(0, args, items),), scratchpad=0 if on_stack else items * room)

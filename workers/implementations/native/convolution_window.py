@@ -1,4 +1,4 @@
-"""The spatial side of a convolution in one or two dimensions, and the padded copy that its source may need. Pure."""
+"""The spatial side of a convolution in up to three dimensions, and the padded copy that its source may need. Pure."""
 
 from __future__ import annotations
 
@@ -10,8 +10,35 @@ from ...desc import Convolution
 
 
 @dataclass(frozen=True, slots=True)
+class Depth:
+    """The first of three spatial dimensions: slabs of rows and columns. Convolutions in fewer have one slab."""
+
+    size: int = 1
+    kernel: int = 1
+    stride: int = 1
+    dilation: int = 1
+    pad: int = 0
+    out: int = 1
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Slabs of the source and of the result, taps, stride, dilation and padding: the arguments of kernels."""
+        return self.size, self.out, self.kernel, self.stride, self.dilation, self.pad
+
+    @property
+    def reach(self) -> int:
+        """Slabs from the first to the last tap of the kernel."""
+        return (self.kernel - 1) * self.dilation
+
+    @property
+    def is_inside(self) -> bool:
+        """Whether no position reads padding."""
+        return self.pad == 0 and (self.out - 1) * self.stride + self.reach < self.size
+
+
+@dataclass(frozen=True, slots=True)
 class Window:
-    """The spatial side of a convolution in two dimensions (a single one is the second, of height 1)."""
+    """The spatial side of a convolution: rows and columns (a single dimension is the second, of height 1) and slabs of them."""
 
     height: int
     width: int
@@ -20,20 +47,25 @@ class Window:
     dilation: tuple[int, int]
     pad: tuple[int, int]
     out: tuple[int, int]
+    depth: Depth
 
     @classmethod
     def of(cls, op: Convolution) -> Window:
-        """Return the window of a convolution with 1 or 2 spatial dimensions."""
+        """Return the window of a convolution with 1 to 3 spatial dimensions."""
 
-        def two(values: Iterable[int], fill: int) -> tuple[int, int]:
-            *rest, last = values
-            return (rest[0] if rest else fill, last)
+        def three(values: Iterable[int], fill: int) -> tuple[int, tuple[int, int]]:
+            given = tuple(values)
+            depth, height, width = (*(fill,) * (3 - len(given)), *given)
+            return depth, (height, width)
 
-        height, width = two(op.src.dims[2:], 1)
-        dilation = two((d + 1 for d in op.dilations), 1)
+        deep, (height, width) = three(op.src.dims[2:], 1)
+        kernels, kernel = three(op.weights.dims[2:], 1)
+        step, stride = three(op.strides, 1)
+        apart, dilation = three((d + 1 for d in op.dilations), 1)
+        front, pad = three(op.padding_l, 0)
+        slabs, out = three(op.dst.dims[2:], 1)
         return cls(
-            height, width, two(op.weights.dims[2:], 1), two(op.strides, 1), dilation, two(op.padding_l, 0),
-            two(op.dst.dims[2:], 1),
+            height, width, kernel, stride, dilation, pad, out, Depth(deep, kernels, step, apart, front, slabs)
         )  # fmt: skip
 
     @property
@@ -44,18 +76,20 @@ class Window:
     @property
     def is_pointwise(self) -> bool:
         """Whether every output position reads one source position."""
-        return self.kernel == (1, 1)
+        return self.kernel == (1, 1) and self.depth.kernel == 1
 
     @property
     def is_inside(self) -> bool:
         """Whether no position reads padding."""
         last = [(o - 1) * s + r for o, s, r in zip(self.out, self.stride, self.reach, strict=True)]
-        return self.pad == (0, 0) and last[0] < self.height and last[1] < self.width
+        inside = self.pad == (0, 0) and last[0] < self.height and last[1] < self.width
+        return inside and self.depth.is_inside
 
     @property
     def is_direct(self) -> bool:
         """Whether the source can be read in place: no padding, neighbours adjacent, and whole rows where flattened."""
-        whole = self.out == (self.height, self.width) if self.is_pointwise else True
+        sizes = (self.depth.size, self.height, self.width)
+        whole = (self.depth.out, *self.out) == sizes if self.is_pointwise else True
         return self.is_inside and self.stride[1] == 1 and whole
 
     @property
@@ -67,6 +101,18 @@ class Window:
     def step(self) -> int:
         """Source rows from one output row to the next."""
         return 1 if self.is_pointwise else self.stride[0]
+
+    @property
+    def slab_step(self) -> int:
+        """Slabs of what the kernel reads from one slab of outputs to the next."""
+        return 1 if self.is_pointwise else self.depth.stride
+
+    @property
+    def slabs(self) -> int:
+        """Slabs of the tensor that the kernel reads."""
+        if self.is_direct:
+            return self.depth.size
+        return (self.depth.out - 1) * self.slab_step + self.depth.reach + 1
 
     @property
     def rows(self) -> int:
@@ -84,12 +130,16 @@ class Window:
         return self.out[1] + self.reach[1] // self.stride[1]
 
     def copy(self) -> tuple[int, int, int]:
-        """Return rows, phases and columns of the tensor that the kernel reads: the padded copy, or the source itself."""
+        """Return rows, phases and columns of a slab that the kernel reads: of the padded copy, or the source itself."""
         return (self.height, 1, self.width) if self.is_direct else (self.rows, self.phases, self.columns)
 
     def copy_sizes(self) -> tuple[int, ...]:
         """Return the arguments of the kernel that makes the padded copy."""
-        return (self.height, self.width, *self.copy(), self.row_step, self.stride[1], *self.pad)
+        thinned = self.depth.stride if self.is_pointwise else 1
+        return (
+            self.depth.size, self.height, self.width, self.slabs, *self.copy(), thinned, self.row_step, self.stride[1],
+            self.depth.pad, *self.pad,
+        )  # fmt: skip
 
     def offset(self, kh: int, kw: int, columns: int) -> int:
         """Return the distance of a tap from the first one, in positions."""

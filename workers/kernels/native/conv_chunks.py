@@ -26,10 +26,11 @@ def make(isa: str, positions: int, ragged: bool) -> tuple[Callable[..., None], A
     steps begin, their number, where its weights begin, and their size, 0 if rows are apart) and ``strip_table`` (first tile of
     each strip, and the end; tiles of all images are counted); then chunks, ``span`` (items of work that are computed chunk by
     chunk), strips, groups, output blocks a group, channels a group, tiles of an image and how many of them are large; columns
-    of a row of outputs; the strides src_batch, src_group, src_row (from row to row of outputs), src_step (from column to
-    column), weight_group, weight_block, weight_row, dst_batch and dst_block; whether sums begin with the residual (1) or end
-    with it (0); and the lower bounds applied before and after the residual is added (-inf: none; without a residual only the
-    second counts). Several chunks need 1 or no residual.
+    of a row of outputs; slabs of an item of the batch, of which each counts as an image, and the bytes from slab to slab
+    in src and in dst; the strides src_batch, src_group, src_row (from row to row of outputs), src_step (from column to column),
+    weight_group, weight_block, weight_row, dst_batch and dst_block; whether sums begin with the residual (1) or end with it
+    (0); and the lower bounds applied before and after the residual is added (-inf: none; without a residual only the second
+    counts). Several chunks need 1 or no residual.
     One item of work is a strip of tiles for one output block of one group.
     """
     large_tile, small_tile = (make_position_tile(count, ragged) for count in (positions, max(1, positions - 1)))
@@ -37,8 +38,9 @@ def make(isa: str, positions: int, ragged: bool) -> tuple[Callable[..., None], A
     def conv_chunks(
         begin: int, end: int, src: int, weights: int, bias: int, dst: int, residual: int, steps: int, chunk_table: int,
         strip_table: int, chunks: int, span: int, strips: int, groups: int, parts: int, channels: int, tiles: int,
-        large: int, width: int, src_batch: int, src_group: int, src_row: int, src_step: int, weight_group: int,
-        weight_block: int, weight_row: int, dst_batch: int, dst_block: int, early: int, low: float, bound: float,
+        large: int, width: int, slabs: int, src_slab: int, dst_slab: int, src_batch: int, src_group: int, src_row: int,
+        src_step: int, weight_group: int, weight_block: int, weight_row: int, dst_batch: int, dst_block: int, early: int,
+        low: float, bound: float,
     ) -> None:  # fmt: skip
         low32 = np.float32(low)
         bound32 = np.float32(bound)
@@ -99,8 +101,9 @@ def make(isa: str, positions: int, ragged: bool) -> tuple[Callable[..., None], A
                     column = position % width
                     images = src + group * src_group
                     planes = dst + (group * parts + part) * dst_block
-                    source = images + image * src_batch + position // width * src_row + column * src_step
-                    to = planes + image * dst_batch + position * 64
+                    source = images + image // slabs * src_batch + image % slabs * src_slab
+                    source += position // width * src_row + column * src_step
+                    to = planes + image // slabs * dst_batch + image % slabs * dst_slab + position * 64
                     for _ in range(iload(strip_table + strip * 8 + 8) - first):
                         if tile < large:
                             large_tile(T, own, source, column, width, src_step, wrap, factors, weight_row, ahead, to, biases,
@@ -119,8 +122,8 @@ def make(isa: str, positions: int, ragged: bool) -> tuple[Callable[..., None], A
                             image += 1
                             tile = 0
                             column = 0
-                            source = images + image * src_batch
-                            to = planes + image * dst_batch
+                            source = images + image // slabs * src_batch + image % slabs * src_slab
+                            to = planes + image // slabs * dst_batch + image % slabs * dst_slab
                         else:
                             column += taken
                             source += taken * src_step
@@ -130,4 +133,4 @@ def make(isa: str, positions: int, ragged: bool) -> tuple[Callable[..., None], A
                                 source += wrap
             at = until
 
-    return conv_chunks, types.void(*[types.int64] * 29, types.float64, types.float64)
+    return conv_chunks, types.void(*[types.int64] * 32, types.float64, types.float64)

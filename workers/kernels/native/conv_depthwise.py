@@ -16,7 +16,8 @@ def make(isa: str, ragged: bool) -> tuple[Callable[..., None], Any]:
 
     Arguments: addresses of src, weights (blocks, kernel, 16), bias (0: none), dst, residual (0: none); channels and
     blocks of an image; height and width of src and dst; kernel, stride, dilation (1: dense) and padding in rows and
-    columns; the lower bounds before and after the residual is added. One item of work is a row of one block.
+    columns; slabs of src and dst, and kernel, stride, dilation and padding in slabs; the lower bounds before and after the
+    residual is added. One item of work is a row of one block.
     """
 
     def finish(value: Any, to: int, residual: int, low: Any, bound: Any, lanes: int) -> None:
@@ -30,7 +31,8 @@ def make(isa: str, ragged: bool) -> tuple[Callable[..., None], Any]:
     def depthwise(
         begin: int, end: int, src: int, weights: int, bias: int, dst: int, residual: int, channels: int, blocks: int,
         height: int, width: int, out_height: int, out_width: int, kernel_h: int, kernel_w: int, stride_h: int,
-        stride_w: int, dilation_h: int, dilation_w: int, top: int, left: int, low: float, bound: float,
+        stride_w: int, dilation_h: int, dilation_w: int, top: int, left: int, depth: int, out_depth: int, kernel_d: int,
+        stride_d: int, dilation_d: int, front: int, low: float, bound: float,
     ) -> None:  # fmt: skip
         lower = vset(np.float32(low))
         upper = vset(np.float32(bound))
@@ -41,7 +43,10 @@ def make(isa: str, ragged: bool) -> tuple[Callable[..., None], Any]:
         column = stride_w * 64
         for item in range(begin, end):
             oh = item % out_height
-            block = (item // out_height) % blocks
+            slab = item // out_height
+            d = slab % out_depth * stride_d - front
+            image = slab // out_depth
+            block = image % blocks
             lanes = channels - block * 16
             start = vset(np.float32(0.0))
             if bias != 0:
@@ -49,8 +54,10 @@ def make(isa: str, ragged: bool) -> tuple[Callable[..., None], Any]:
             h = oh * stride_h - top
             first = max(0, (dilation_h - 1 - h) // dilation_h)
             last = min(kernel_h, (height - 1 - h) // dilation_h + 1)
-            plane = src + (item // out_height) * height * width * 64
-            taps = weights + block * kernel_h * kernel_w * 64
+            nearest = max(0, (dilation_d - 1 - d) // dilation_d)
+            farthest = min(kernel_d, (depth - 1 - d) // dilation_d + 1)
+            planes = src + (image * depth + d) * height * width * 64
+            factors = weights + block * kernel_d * kernel_h * kernel_w * 64
             to = dst + item * out_width * 64
             other = 0
             if residual != 0:
@@ -63,17 +70,20 @@ def make(isa: str, ragged: bool) -> tuple[Callable[..., None], Any]:
                     sum1 = start
                     sum2 = start
                     sum3 = start
-                    for kh in range(first, last):
-                        at = plane + ((h + kh * dilation_h) * width + w) * 64
-                        tap = taps + kh * kernel_w * 64
-                        for _ in range(kernel_w):
-                            factor = vload(tap)
-                            sum0 = vfma(vload(at), factor, sum0)
-                            sum1 = vfma(vload(at + column), factor, sum1)
-                            sum2 = vfma(vload(at + 2 * column), factor, sum2)
-                            sum3 = vfma(vload(at + 3 * column), factor, sum3)
-                            at += dilation_w * 64
-                            tap += 64
+                    for kd in range(nearest, farthest):
+                        plane = planes + kd * dilation_d * height * width * 64
+                        taps = factors + kd * kernel_h * kernel_w * 64
+                        for kh in range(first, last):
+                            at = plane + ((h + kh * dilation_h) * width + w) * 64
+                            tap = taps + kh * kernel_w * 64
+                            for _ in range(kernel_w):
+                                factor = vload(tap)
+                                sum0 = vfma(vload(at), factor, sum0)
+                                sum1 = vfma(vload(at + column), factor, sum1)
+                                sum2 = vfma(vload(at + 2 * column), factor, sum2)
+                                sum3 = vfma(vload(at + 3 * column), factor, sum3)
+                                at += dilation_w * 64
+                                tap += 64
                     finish(sum0, to, other, lower, upper, lanes)
                     finish(sum1, to + 64, other + 64 * (other != 0), lower, upper, lanes)
                     finish(sum2, to + 128, other + 128 * (other != 0), lower, upper, lanes)
@@ -81,12 +91,16 @@ def make(isa: str, ragged: bool) -> tuple[Callable[..., None], Any]:
                     step = 4
                 else:
                     sum0 = start
-                    for kh in range(first, last):
-                        row = plane + (h + kh * dilation_h) * width * 64
-                        for kw in range(kernel_w):
-                            position = w + kw * dilation_w
-                            if 0 <= position < width:
-                                sum0 = vfma(vload(row + position * 64), vload(taps + (kh * kernel_w + kw) * 64), sum0)
+                    for kd in range(nearest, farthest):
+                        plane = planes + kd * dilation_d * height * width * 64
+                        taps = factors + kd * kernel_h * kernel_w * 64
+                        for kh in range(first, last):
+                            row = plane + (h + kh * dilation_h) * width * 64
+                            tap = taps + kh * kernel_w * 64
+                            for kw in range(kernel_w):
+                                position = w + kw * dilation_w
+                                if 0 <= position < width:
+                                    sum0 = vfma(vload(row + position * 64), vload(tap + kw * 64), sum0)
                     finish(sum0, to, other, lower, upper, lanes)
                     step = 1
                 ow += step
@@ -94,4 +108,4 @@ def make(isa: str, ragged: bool) -> tuple[Callable[..., None], Any]:
                 if other != 0:
                     other += step * 64
 
-    return depthwise, types.void(*[types.int64] * 21, types.float64, types.float64)
+    return depthwise, types.void(*[types.int64] * 27, types.float64, types.float64)

@@ -25,9 +25,10 @@ def make(isa: str, positions: int, ragged: bool) -> tuple[Callable[..., None], A
     where its steps begin, their number, where its weights begin, where its outputs are in ``outputs`` or -1 if it has all of
     the block), ``outputs`` (16 words of 32 bits, ones for outputs of the part), ``steps`` (source offset, lanes,
     weights to skip) and ``strip_table`` (first tile of each strip of an image, and the end); then strips, output blocks and
-    channels of an image; tiles of an image that are large, columns of a row of outputs; the strides src_batch, src_row (from
-    row to row of outputs), src_step (from column to column), weight_row and dst_block; and the lower bounds applied before
-    and after the residual is added.
+    channels of an image; tiles of an image that are large, columns of a row of outputs; slabs of an item
+    of the batch, of which each counts as an image, and the bytes from slab to slab in src and in dst; the strides src_batch,
+    src_row (from row to row of outputs), src_step (from column to column), weight_row and dst_block; and the lower bounds
+    applied before and after the residual is added.
     One item of work is a strip of tiles for one output block of one image.
     """
     large_tile, small_tile = (
@@ -37,7 +38,7 @@ def make(isa: str, positions: int, ragged: bool) -> tuple[Callable[..., None], A
     def conv_group_parts(
         begin: int, end: int, src: int, weights: int, bias: int, dst: int, residual: int, block_table: int,
         part_table: int, outputs: int, steps: int, strip_table: int, strips: int, blocks: int, channels: int, large: int,
-        width: int,
+        width: int, slabs: int, src_slab: int, dst_slab: int,
         src_batch: int, src_row: int, src_step: int, weight_row: int, dst_block: int, low: float, bound: float,
     ) -> None:  # fmt: skip
         to_residual = residual - dst
@@ -71,8 +72,9 @@ def make(isa: str, positions: int, ragged: bool) -> tuple[Callable[..., None], A
                 else:
                     mask += outputs
                 column = position % width
-                source = src + image * src_batch + position // width * src_row + column * src_step
-                to = dst + (image * blocks + block) * dst_block + position * 64
+                source = src + image // slabs * src_batch + image % slabs * src_slab
+                source += position // width * src_row + column * src_step
+                to = dst + (image // slabs * blocks + block) * dst_block + image % slabs * dst_slab + position * 64
                 for tile in range(first, last):
                     if tile < large:
                         large_tile(T, own, source, column, width, src_step, wrap, factors, weight_row, factors, to, biases,
@@ -89,4 +91,4 @@ def make(isa: str, positions: int, ragged: bool) -> tuple[Callable[..., None], A
                         column -= width
                         source += wrap
 
-    return conv_group_parts, types.void(*[types.int64] * 22, types.float64, types.float64)
+    return conv_group_parts, types.void(*[types.int64] * 25, types.float64, types.float64)

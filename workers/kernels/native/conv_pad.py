@@ -1,7 +1,7 @@
 """Copy activations in blocks of 16 channels into a padded form that a convolution reads without bounds.
 
 The columns of a strided convolution are dealt to as many phases as its stride: neighbours in a phase are neighbours for
-the convolution, whatever its stride. Rows may be thinned likewise.
+the convolution, whatever its stride. Rows and slabs may be thinned likewise.
 """
 
 from __future__ import annotations
@@ -18,24 +18,29 @@ from .vec import vload, vset, vstore
 def make(isa: str) -> tuple[Callable[..., None], Any]:
     """Return the kernel.
 
-    Arguments: addresses of src (planes, height, width, 16) and dst (planes, rows, phases, columns, 16), then these
-    sizes; ``row_step``, the source rows from one row to the next; ``stride``, the source columns from one column to
-    the next; and the padding ``top`` and ``left``. One item of work is one row of one plane.
+    Arguments: addresses of src (planes, depth, height, width, 16) and dst (planes, slabs, rows, phases, columns, 16), then
+    these sizes; ``slab_step`` and ``row_step``, the source slabs and rows from one to the next; ``stride``, the source
+    columns from one column to the next; and the padding ``front``, ``top`` and ``left``. One item of work is one row.
     """
 
     def pad(
-        begin: int, end: int, src: int, dst: int, height: int, width: int, rows: int, phases: int, columns: int,
-        row_step: int, stride: int, top: int, left: int,
+        begin: int, end: int, src: int, dst: int, depth: int, height: int, width: int, slabs: int, rows: int, phases: int,
+        columns: int, slab_step: int, row_step: int, stride: int, front: int, top: int, left: int,
     ) -> None:  # fmt: skip
         zero = vset(np.float32(0.0))
         for item in range(begin, end):
             h = (item % rows) * row_step - top
-            source = src + ((item // rows) * height + h) * width * 64
+            slab = item // rows
+            plane, d = slab, -front
+            if slabs > 1:
+                plane = slab // slabs
+                d += (slab - plane * slabs) * slab_step
+            source = src + ((plane * depth + d) * height + h) * width * 64
             to = dst + item * phases * columns * 64
             for phase in range(phases):
                 first = columns
                 last = columns
-                if 0 <= h < height:
+                if 0 <= h < height and 0 <= d < depth:
                     # Column q shows source column q * stride + phase - left.
                     first = min(columns, max(0, (left - phase + stride - 1) // stride))
                     last = max(first, min(columns, (width - 1 + left - phase) // stride + 1))
@@ -49,4 +54,4 @@ def make(isa: str) -> tuple[Callable[..., None], Any]:
                     vstore(to + q * 64, zero)
                 to += columns * 64
 
-    return pad, types.void(*[types.int64] * 13)
+    return pad, types.void(*[types.int64] * 17)

@@ -1,12 +1,14 @@
 """Depthwise convolution of row-major planes: 16 neighbouring outputs of a row a vector.
 
-A work item is a band of rows of one plane, all columns or a piece of them. Its part of the source is copied into scratch memory
-with zeros in place of the padding, columns that are a stride apart side by side (*phases*). So every tap of a vector of outputs
-is 16 neighbouring floats, and no load needs a mask. A tile is a vector of each of some rows: they share loads and weights.
+A work item is a band of rows of one plane, all columns or a piece of them. Its part of the source, of a window in three
+dimensions rows of several planes (*slabs*), is copied into scratch memory with zeros in place of the padding, columns that are
+a stride apart side by side (*phases*). So every tap of a vector of outputs is 16 neighbouring floats, and no load needs a mask.
+A tile is a vector of each of some rows: they share loads and weights.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -51,20 +53,20 @@ _ROWS: Final = 4
 
 
 def make(
-    isa: str, kernel: tuple[int, int], stride: tuple[int, int], dilation: tuple[int, int], on_stack: bool
+    isa: str, kernel: tuple[int, int, int], stride: tuple[int, int], dilation: tuple[int, int], on_stack: bool
 ) -> tuple[Callable[..., None], Any]:
-    """Return the kernel for a window, whose taps are written out, or for any window: ``kernel`` is (0, 0).
+    """Return the kernel for a window, whose taps are written out, or for any window: ``kernel`` is (0, 0, 0).
 
     A ``dilation`` of 1 is dense. The copy of an item has at most `ROOM` bytes if it is ``on_stack``.
 
     Arguments: addresses of src, weights (row-major), bias (0: none), dst, residual (0: none) and scratch memory; its bytes for
     one item; channels; height and width of src and dst; bands of a plane and rows of one; pieces of a row and columns of one;
-    height and width of the window; padding above and at the left; bytes of a phase; the lower bounds before and after the
-    residual is added.
+    height and width of the window; padding above and at the left; bytes of a phase and of a slab of the copy; slabs
+    of src and dst, and window, stride, dilation and padding in slabs; the lower bounds before and after the residual is added.
     """
     (down, right), (reach_y, reach_x) = stride, dilation
-    written_out = kernel[0] > 0
-    few = rows_of_tile(isa, kernel[0])
+    written_out = kernel[1] > 0
+    few = rows_of_tile(isa, kernel[1])
     tile = _make_tile(few, kernel, stride, dilation)
     one = _make_tile(1, kernel, stride, dilation)
     see_apart = load_apart("f32")
@@ -97,7 +99,8 @@ def make(
     def depthwise(
         begin: int, end: int, src: int, weights: int, bias: int, dst: int, residual: int, scratch: int, room: int,
         channels: int, height: int, width: int, out_height: int, out_width: int, bands: int, band: int, pieces: int,
-        piece: int, window_h: int, window_w: int, top: int, left: int, phase: int, low: float, bound: float,
+        piece: int, window_h: int, window_w: int, top: int, left: int, phase: int, slab: int,
+        depth: int, out_depth: int, window_d: int, stride_d: int, reach_d: int, front: int, low: float, bound: float,
     ) -> None:  # fmt: skip
         lower, upper = np.float32(low), np.float32(bound)
         # Each range of items has its own memory, which stays in the cache.
@@ -112,16 +115,24 @@ def make(
             rows = min(band, out_height - first_row)
             columns = min(piece, out_width - first_column)
             y, x = first_row * down - top, first_column * right - left
-            source = src + 4 * plane * height * width
+            stack, d = plane, -front
+            if out_depth > 1:
+                stack = plane // out_depth
+                d += (plane - stack * out_depth) * stride_d
             seen = columns + (window_w - 1) * reach_x // right
-            for number in range((rows - 1) * down + (window_h - 1) * reach_y + 1):
-                inside = width if 0 <= y + number < height else 0
-                copy_row(source + 4 * (y + number) * inside, x, inside, copy + number * row, phase, seen)
-            channel = plane % channels
+            for number_d in range(window_d):
+                z = d + number_d * reach_d
+                source = src + 4 * (stack * depth + z) * height * width
+                seen_rows = height if 0 <= z < depth else 0
+                for number in range((rows - 1) * down + (window_h - 1) * reach_y + 1):
+                    inside = width if 0 <= y + number < seen_rows else 0
+                    place = copy + number_d * slab + number * row
+                    copy_row(source + 4 * (y + number) * inside, x, inside, place, phase, seen)
+            channel = stack % channels
             start = vset(np.float32(0.0))
             if bias != 0:
                 start = vbroadcast(bias + 4 * channel)
-            taps = weights + 4 * channel * window_h * window_w
+            taps = weights + 4 * channel * window_d * window_h * window_w
             first = 4 * ((plane * out_height + first_row) * out_width + first_column)
             # Up to here 16 outputs may be stored where the row has fewer left: what is behind them is stored later.
             last = 0
@@ -141,24 +152,24 @@ def make(
                     other = residual + to if residual != 0 else 0
                     if written_out:
                         if turns == few:
-                            tile(at, row, phase, taps, start, dst + to, line, other, count, last, lower, upper)
+                            tile(at, row, phase, slab, taps, start, dst + to, line, other, count, last, lower, upper)
                         else:
-                            one(at, row, phase, taps, start, dst + to, line, other, count, last, lower, upper)
+                            one(at, row, phase, slab, taps, start, dst + to, line, other, count, last, lower, upper)
                     else:
                         step, below = reach_y * row, down * row if turns == few else 0
                         sum0, sum1, sum2, sum3 = start, start, start, start
                         tap = taps
-                        for tap_y in range(window_h):
-                            for tap_x in range(window_w):
-                                place = (
-                                    at + tap_y * step + tap_x * reach_x // right * 4 + tap_x * reach_x % right * phase
-                                )
-                                factor = vbroadcast(tap)
-                                tap += 4
-                                sum0 = vfma(vload(place), factor, sum0)
-                                sum1 = vfma(vload(place + below), factor, sum1)
-                                sum2 = vfma(vload(place + 2 * below), factor, sum2)
-                                sum3 = vfma(vload(place + 3 * below), factor, sum3)
+                        for tap_d in range(window_d):
+                            for tap_y in range(window_h):
+                                line_at = at + tap_d * slab + tap_y * step
+                                for tap_x in range(window_w):
+                                    place = line_at + tap_x * reach_x // right * 4 + tap_x * reach_x % right * phase
+                                    factor = vbroadcast(tap)
+                                    tap += 4
+                                    sum0 = vfma(vload(place), factor, sum0)
+                                    sum1 = vfma(vload(place + below), factor, sum1)
+                                    sum2 = vfma(vload(place + 2 * below), factor, sum2)
+                                    sum3 = vfma(vload(place + 3 * below), factor, sum3)
                         finish(sum0, dst + to, other, count, last, lower, upper)
                         if turns == few:
                             step = line if other != 0 else 0
@@ -169,7 +180,7 @@ def make(
                     count = 16
                 done += turns
 
-    return depthwise, types.void(*[types.int64] * 23, types.float64, types.float64)
+    return depthwise, types.void(*[types.int64] * 30, types.float64, types.float64)
 
 
 def rows_of_tile(isa: str, height: int) -> int:
@@ -179,45 +190,51 @@ def rows_of_tile(isa: str, height: int) -> int:
     return max(1, min(_ROWS, (14 - height) // 2 if isa == "x86-64-v3" else (14 - height) // 4))
 
 
-def _make_tile(rows: int, kernel: tuple[int, int], stride: tuple[int, int], dilation: tuple[int, int]) -> Any:
+def _make_tile(rows: int, kernel: tuple[int, int, int], stride: tuple[int, int], dilation: tuple[int, int]) -> Any:
     """Return the intrinsic that computes a vector of outputs in each of some rows."""
 
     @intrinsic
     def tile(
-        _: Any, at: Any, row: Any, phase: Any, taps: Any, start: Any, to: Any, line: Any, other: Any, count: Any, last: Any,
-        low: Any, bound: Any,
+        _: Any, at: Any, row: Any, phase: Any, slab: Any, taps: Any, start: Any, to: Any, line: Any, other: Any, count: Any,
+        last: Any, low: Any, bound: Any,
     ) -> Any:  # fmt: skip
         def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
-            sums = _emit_sums(b, rows, kernel, stride, dilation, a[:5])
-            _emit_finish(b, sums, *a[5:])
+            sums = _emit_sums(b, rows, kernel, stride, dilation, a[:6])
+            _emit_finish(b, sums, *a[6:])
             return context.get_dummy_value()
 
         numbers = [types.int64] * 5
-        return types.void(*numbers[:4], vector, *numbers, types.float32, types.float32), emit
+        return types.void(*numbers, vector, *numbers, types.float32, types.float32), emit
 
     return tile
 
 
 def _emit_sums(
-    b: Builder, rows: int, kernel: tuple[int, int], stride: tuple[int, int], dilation: tuple[int, int], a: list[Value]
+    b: Builder,
+    rows: int,
+    kernel: tuple[int, int, int],
+    stride: tuple[int, int],
+    dilation: tuple[int, int],
+    a: list[Value],
 ) -> list[Value]:
     """Return the sums of a tile: column by column of the window, each vector of the source loaded once for all rows."""
-    at, row, phase, taps, start = a
+    at, row, phase, slab, taps, start = a
     sums = [start] * rows
-    lines = sorted({one * stride[0] + y * dilation[0] for one in range(rows) for y in range(kernel[0])})
+    slabs, height, width = kernel
+    lines = sorted({one * stride[0] + y * dilation[0] for one in range(rows) for y in range(height)})
     places = {number: b.add(at, b.mul(row, I64(number))) for number in lines}
-    for x in range(kernel[1]):
+    for z, x in itertools.product(range(slabs), range(width)):
         column, number = divmod(x * dilation[1], stride[1])
-        aside = b.add(b.mul(phase, I64(number)), I64(4 * column))
+        aside = b.add(b.add(b.mul(phase, I64(number)), b.mul(slab, I64(z))), I64(4 * column))
         factors = [
-            splat(b, b.load(pointer(b, b.add(taps, I64(4 * (y * kernel[1] + x))), F32), align=4))
-            for y in range(kernel[0])
+            splat(b, b.load(pointer(b, b.add(taps, I64(4 * ((z * height + y) * width + x))), F32), align=4))
+            for y in range(height)
         ]
         for number in lines:
             seen = load(b, b.add(places[number], aside))
             for one in range(rows):
                 y, apart = divmod(number - one * stride[0], dilation[0])
-                if apart == 0 and 0 <= y < kernel[0]:
+                if apart == 0 and 0 <= y < height:
                     sums[one] = fma(b, seen, factors[y], sums[one])
     return sums
 

@@ -73,7 +73,10 @@ def convolution(
         (convolution(272, 272, 14, 3, groups=272), "native:depthwise", "Abcd16a"),
         (convolution(96, 256, 27, 5, groups=2), "native:blocked", "ABcd16b16a"),
         (convolution(272, 112, 14, 1, groups=4), "native:grouped", "ABcd16b28a"),
-        (convolution(16, 16, 9, 3, rank=3), "nested:matmul", "Abcde16a"),
+        (convolution(16, 16, 9, 3, rank=3), "native:blocked", "ABcde16b16a"),
+        (convolution(3, 16, 9, 3, rank=3), "native:few_channels", "Acdeb16a"),
+        (convolution(40, 40, 9, 3, groups=40, rank=3), "native:depthwise", "Abcde16a"),
+        (convolution(24, 40, 9, 3, groups=2, rank=3), "native:grouped", "ABcde16b20a"),
     ],
 )
 def test_the_best_implementation_is_chosen(op: Convolution, name: str, weights: str) -> None:

@@ -20,7 +20,7 @@ from tests.workers.cases import Case
 from tests.workers.levels import target_of
 from tests.workers.native_runner import NativeRunner
 
-#: Source and window in two dimensions, strides, dilations (0 is dense), padding before and behind.
+#: Source and window in two or three dimensions, strides, dilations (0 is dense), padding before and behind.
 PROBLEMS = [
     pytest.param((2, 3, 5, 17), (3, 3), (1, 1), (0, 0), (1, 1), (1, 1), id="a row of 16 and one more"),
     pytest.param((1, 2, 9, 7), (3, 3), (1, 1), (0, 0), (1, 1), (1, 1), id="rows shorter than a vector"),
@@ -32,6 +32,12 @@ PROBLEMS = [
     pytest.param((1, 2, 90, 40), (7, 7), (1, 1), (0, 0), (3, 3), (3, 3), id="several bands"),
     pytest.param((1, 2, 12, 600), (3, 3), (1, 1), (1, 1), (2, 2), (2, 2), id="pieces of rows"),
     pytest.param((1, 2, 30, 23), (9, 9), (1, 1), (0, 0), (4, 4), (4, 4), id="a window with loops"),
+    pytest.param((2, 3, 5, 6, 18), (3, 3, 3), (1, 1, 1), (0, 0, 0), (1, 1, 1), (1, 1, 1), id="slabs"),
+    pytest.param((1, 3, 9, 7, 40), (2, 3, 4), (2, 2, 3), (2, 0, 1), (1, 0, 2), (3, 1, 1), id="slabs with gaps"),
+    pytest.param(
+        (1, 2, 3, 30, 300), (3, 5, 3), (1, 1, 1), (1, 0, 0), (3, 2, 1), (1, 2, 1), id="slabs in bands and pieces"
+    ),
+    pytest.param((1, 2, 6, 9, 20), (5, 5, 5), (1, 2, 1), (0, 0, 0), (2, 2, 2), (2, 2, 2), id="slabs with loops"),
     pytest.param((1, 2, 50, 300), (11, 3), (1, 2), (4, 9), (0, 9), (3, 9), id="a copy that is not on the stack"),
 ]
 #: Each problem with each chain of post-ops; in `make test`, with two of the three.
@@ -44,8 +50,8 @@ CHAINED = [
 
 @pytest.mark.parametrize(("dims", "window", "strides", "dilations", "before", "behind", "chain"), CHAINED)
 def test_planes_are_convolved_by_definition(
-    dims: tuple[int, ...], window: tuple[int, int], strides: tuple[int, int], dilations: tuple[int, int],
-    before: tuple[int, int], behind: tuple[int, int], chain: str, isa: str, native: NativeRunner,
+    dims: tuple[int, ...], window: tuple[int, ...], strides: tuple[int, ...], dilations: tuple[int, ...],
+    before: tuple[int, ...], behind: tuple[int, ...], chain: str, isa: str, native: NativeRunner,
 ) -> None:  # fmt: skip
     rng = np.random.default_rng()
     channels = dims[1]
@@ -77,8 +83,8 @@ def test_planes_are_convolved_by_definition(
 
 
 @pytest.mark.skipif(shutil.which("objdump") is None, reason="needs objdump")
-@pytest.mark.parametrize("window", [(3, 3), (5, 5), (7, 7), (0, 0)])
-def test_no_vector_of_a_tile_lives_on_the_stack(window: tuple[int, int], tmp_path: Path) -> None:
+@pytest.mark.parametrize("window", [(1, 3, 3), (1, 5, 5), (1, 7, 7), (3, 3, 3), (0, 0, 0)])
+def test_no_vector_of_a_tile_lives_on_the_stack(window: tuple[int, int, int], tmp_path: Path) -> None:
     spec = KernelSpec.of("conv_planes", kernel=window, stride=(1, 1), dilation=(1, 1), on_stack=True)
     (tmp_path / "k.o").write_bytes(compile_kernel(spec, "x86-64-v4"))
     command = ["objdump", "-d", "--no-show-raw-insn", str(tmp_path / "k.o")]
@@ -87,13 +93,15 @@ def test_no_vector_of_a_tile_lives_on_the_stack(window: tuple[int, int], tmp_pat
     assert not [line for line in listing.splitlines() if "zmm" in line and "(%rsp)" in line]
 
 
-def planned(width: int, channels: int, before: bool) -> list[str]:
+def planned(width: int, channels: int, before: bool, slabs: tuple[int, ...] = ()) -> list[str]:
     """Return the implementations of a convolution of one channel a group, on an input or behind another convolution."""
     graph = Graph("g")
-    value = graph.input("x", (1, channels, 14, width), "float32")
+    value = graph.input("x", (1, channels, *slabs, 14, width), "float32")
     if before:
-        value = graph.convolution(value, graph.constant(np.ones((channels, channels, 1, 1), np.float32)))
-    weights = graph.constant(np.ones((channels, 1, 3, 3), np.float32))
+        value = graph.convolution(
+            value, graph.constant(np.ones((channels, channels, *(1 for _ in slabs), 1, 1), np.float32))
+        )
+    weights = graph.constant(np.ones((channels, 1, *(3 for _ in slabs), 3, 3), np.float32))
     graph.output("y", graph.convolution(value, weights, padding=1, groups=channels))
     lowered = lower(graph.to_ir(), {"cpu": target_of("x86-64-v3")})
     return [lowered.primitives[step.primitive].impl_name() for step in lowered.plan.steps if isinstance(step, Step)]
@@ -103,4 +111,7 @@ def test_row_major_planes_are_convolved_where_they_are_unless_their_rows_are_sho
     assert planned(14, 64, False) == ["native:planes"]
     assert planned(7, 3, False) == ["native:planes"]
     assert planned(7, 64, False) == ["native:nest", "native:depthwise", "native:nest"]
+    assert planned(14, 64, False, (5,)) == ["native:planes"]
+    assert planned(7, 64, False, (5,)) == ["native:nest", "native:depthwise", "native:nest"]
+    assert planned(14, 64, True, (5,))[-2:] == ["native:depthwise", "native:nest"]
     assert planned(14, 64, True)[-2:] == ["native:depthwise", "native:nest"]
