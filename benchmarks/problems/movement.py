@@ -84,11 +84,14 @@ def scatters() -> Iterator[Problem]:
 
 
 def concats() -> Iterator[Problem]:
-    """Yield channels joined, of a U-Net and of DenseNet, and keys joined to a cache of them."""
+    """Yield channels joined, of a U-Net and of DenseNet, keys joined to a cache of them, and short rows: boxes and scores."""
     for dims, second, axis in (
         ((1, 64, 128, 128), (1, 64, 128, 128), 1),
         ((1, 256, 28, 28), (1, 32, 28, 28), 1),
         ((1, 12, 1024, 64), (1, 12, 1, 64), 2),
+        ((1, 8400, 4), (1, 8400, 80), 2),
+        ((1, 12, 128, 32), (1, 12, 128, 32), 3),
+        ((100000, 2), (100000, 3), 1),
     ):
         title = f"concat along {axis} with {'x'.join(map(str, second))}"
         yield Problem(

@@ -61,14 +61,15 @@ def _row(md: MemoryDesc, axis: int) -> int:
 
 
 def _launch(sources: list[tuple[int, int, int]], row: int, lines: int) -> Launch:
-    args: list[LaunchArgument] = [("m", (Arg.DST, 0)), ("i", row), ("i", CHUNK)]
+    block = CHUNK // row
+    args: list[LaunchArgument] = [("m", (Arg.DST, 0)), ("i", row), ("i", lines), ("i", block), ("i", CHUNK)]
     items = 0
     for arg, length, place in sources:
         items += lines * -(-length // CHUNK)
         args += [("m", (arg, 0)), ("i", length), ("i", place), ("i", items)]
     for _ in range(_MOST - len(sources)):
-        args += [("i", 0), ("i", 1), ("i", 0), ("i", items)]
-    return Launch(0, tuple(args), items)
+        args += [("i", 0), ("i", 0), ("i", 0), ("i", items)]
+    return Launch(0, tuple(args), -(-lines // block) if block else items)
 
 
 IMPLEMENTATIONS = (NativeConcat(),)

@@ -5,6 +5,7 @@ A copy of n bytes is two pieces of the largest power of two up to n, which overl
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import llvmlite.ir as ir
@@ -30,6 +31,41 @@ def _mover(size: int) -> Any:
 
 
 _MOVE1, _MOVE2, _MOVE4, _MOVE8, _MOVE16, _MOVE32 = (_mover(size) for size in (1, 2, 4, 8, 16, 32))
+
+
+def _pairs(move: Any, size: int) -> Callable[..., None]:
+    """Return what copies rows as two overlapping pieces of ``size`` bytes each."""
+
+    def copy(source: int, target: int, rows: int, row_source: int, row_target: int, nbytes: int) -> None:
+        second = nbytes - size
+        for _ in range(rows):
+            move(source, target)
+            move(source + second, target + second)
+            source += row_source
+            target += row_target
+
+    return copy
+
+
+_PAIRS1, _PAIRS2, _PAIRS4, _PAIRS8, _PAIRS16, _PAIRS32 = (
+    _pairs(move, 1 << number) for number, move in enumerate((_MOVE1, _MOVE2, _MOVE4, _MOVE8, _MOVE16, _MOVE32))
+)
+
+
+def copy_short_rows(source: int, target: int, rows: int, row_source: int, row_target: int, nbytes: int) -> None:
+    """Copy rows of 1 to 63 bytes between places that do not overlap: each width has a loop without branches."""
+    if nbytes >= 32:
+        _PAIRS32(source, target, rows, row_source, row_target, nbytes)
+    elif nbytes >= 16:
+        _PAIRS16(source, target, rows, row_source, row_target, nbytes)
+    elif nbytes >= 8:
+        _PAIRS8(source, target, rows, row_source, row_target, nbytes)
+    elif nbytes >= 4:
+        _PAIRS4(source, target, rows, row_source, row_target, nbytes)
+    elif nbytes >= 2:
+        _PAIRS2(source, target, rows, row_source, row_target, nbytes)
+    elif nbytes == 1:
+        _PAIRS1(source, target, rows, row_source, row_target, nbytes)
 
 
 def copy_short(source: int, target: int, nbytes: int) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
-from poolrt.workers.desc import Concat, MemoryDesc, PrimitiveAttr
+from poolrt.workers.desc import Arg, Concat, MemoryDesc, PrimitiveAttr, multiple_src
 from poolrt.workers.engines.target import cpu_target
 from poolrt.workers.implementations.primitive_desc import UnsupportedPrimitive, primitive_desc
+from tests.references import numpy_type
 from tests.workers.cases import Case, cases
+from tests.workers.levels import target_of
 from tests.workers.native_runner import NativeRunner
 
 
@@ -42,6 +45,23 @@ def test_permuted_layouts_are_joined_in_memory_order(isa: str, native: NativeRun
     numbers = list(plain.args)
     args = {numbers[0]: plain.args[numbers[0]], numbers[1]: plain.args[numbers[1]][:, :6]}
     native.check(Case("channels last", op, args, rtol=0.0, atol=0.0), isa)
+
+
+@pytest.mark.parametrize(
+    "dtype", ["f32", pytest.param("u8", marks=pytest.mark.slow), pytest.param("f64", marks=pytest.mark.slow)]
+)
+def test_short_rows_are_joined(isa: str, dtype: str, native: NativeRunner) -> None:
+    rng = np.random.default_rng()
+    for parts in ((1, 1), (3, 5), (17, 0, 64, 1), (2, 1, 300, 4, 7, 33), (5000, 3)):
+        lines = int(rng.integers(1, 700))
+        arrays = [rng.integers(0, 255, (lines, length)).astype(numpy_type(dtype)) for length in parts]
+        srcs = tuple(MemoryDesc(array.shape, dtype) for array in arrays)
+        op = Concat(srcs, MemoryDesc((lines, sum(parts)), dtype), 1)
+        pd = primitive_desc(op, PrimitiveAttr(), target_of(isa))
+        assert pd.impl_name() == "native:concat"
+        args = {multiple_src(number): array for number, array in enumerate(arrays)}
+        got = native.results(pd, args)[Arg.DST]
+        np.testing.assert_array_equal(got, np.concatenate(arrays, 1), f"{parts} {lines}")
 
 
 def test_layouts_left_open_follow_the_first_source_that_has_one() -> None:
