@@ -30,6 +30,7 @@ def types() -> Iterator[Problem]:
             "types", "max 3x3/2", (1, 64, 112, 112), lambda g, x: g.pooling(x, "max", 3, strides=2, padding=1), "MaxPool", (),
             {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [1, 1, 1, 1]}, dtype=dtype,
         )  # fmt: skip
+    divisors = np.random.default_rng(1).integers(1, 100, (1, 64, 56, 56), np.int32)
     weights = normals(768, 768).astype(np.float16)
     yield Problem(
         "types",
@@ -46,6 +47,15 @@ def types() -> Iterator[Problem]:
             "types", "sum of (1,)", (128, 768), lambda g, x: g.reduction(x, "sum", (1,)),
             "ReduceSum", (np.array([1], np.int64),), dtype=dtype,
         )  # fmt: skip
+    yield Problem(
+        "types",
+        "quotient",
+        (1, 64, 56, 56),
+        lambda g, x: g.binary(x, divisors, "trunc_div"),
+        "Div",
+        (divisors,),
+        dtype="int32",
+    )
     for source, target in (
         ("float32", "float16"), ("float16", "float32"), ("uint8", "float32"), ("int64", "int32"), ("float64", "float32"),
     ):  # fmt: skip
