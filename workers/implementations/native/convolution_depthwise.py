@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from poolrt.cachestore.deferred_dataclass import replace
 
 from ...desc import Arg, Convolution, PrimitiveAttr
@@ -13,6 +15,12 @@ from .chain import chain_source
 from .convolution_blocked import chosen, ints, refuse_operands
 from .convolution_chain import bounds, refuse_bounded
 from .convolution_window import Window
+
+#: ISA levels whose registers hold the sums of a short row of outputs and the weights of a row of the window.
+_WITH_ROWS: Final = ("x86-64-v4",)
+#: Columns of a short row, and columns of a window whose taps are written out for it.
+_SHORT: Final = 14
+_TAPS: Final = 7
 
 
 class NativeDepthwiseConvolution:
@@ -56,7 +64,14 @@ class NativeDepthwiseConvolution:
             ("m", (int(Arg.SRC), 0)), ("m", (int(Arg.WEIGHTS), 0)), bias, ("m", (int(Arg.DST), 0)), chain_source(attr),
             *ints(sizes), ("f", low), ("f", bound),
         )  # fmt: skip
-        kernel = KernelSpec.of("conv_depthwise", ragged=op.dst.dims[1] % 16 != 0)
+        row = (
+            window.width,
+            window.out[1],
+            *(each[1] for each in (window.kernel, window.stride, window.dilation, window.pad)),
+        )
+        is_short = target.isa in _WITH_ROWS and window.out[1] <= _SHORT and window.kernel[1] <= _TAPS
+        more = {"row": row} if is_short else {}
+        kernel = KernelSpec.of("conv_depthwise", ragged=op.dst.dims[1] % 16 != 0, **more)
         return Program((kernel,), (Launch(0, args, op.dst.dims[0] * blocks * window.depth.out * window.out[0]),))
 
 

@@ -8,17 +8,40 @@ from typing import Any
 import numpy as np
 
 from .compiler import types
-from .vec import vadd, vfma, vkeep, vload, vload_part, vmax, vset, vstore
+from .compiler.language import intrinsic
+from .vec import (
+    I64,
+    VF,
+    WIDTH,
+    Builder,
+    Value,
+    fma,
+    load,
+    store,
+    vadd,
+    vfma,
+    vkeep,
+    vload,
+    vload_part,
+    vmax,
+    vset,
+    vstore,
+)
 
 
-def make(isa: str, ragged: bool) -> tuple[Callable[..., None], Any]:
+def make(isa: str, ragged: bool, row: tuple[int, ...] = ()) -> tuple[Callable[..., None], Any]:
     """Return the kernel; ``ragged`` if the last block holds fewer than 16 channels.
+
+    The taps of a ``row`` are written out: width of src and dst, and kernel, stride, dilation and padding in columns. A row that
+    is short has few columns whose windows read no padding.
 
     Arguments: addresses of src, weights (blocks, kernel, 16), bias (0: none), dst, residual (0: none); channels and
     blocks of an image; height and width of src and dst; kernel, stride, dilation (1: dense) and padding in rows and
     columns; slabs of src and dst, and kernel, stride, dilation and padding in slabs; the lower bounds before and after the
     residual is added. One item of work is a row of one block.
     """
+
+    add_rows = _make_row(*row) if row else None
 
     def finish(value: Any, to: int, residual: int, low: Any, bound: Any, lanes: int) -> None:
         if residual != 0:
@@ -44,8 +67,10 @@ def make(isa: str, ragged: bool) -> tuple[Callable[..., None], Any]:
         for item in range(begin, end):
             oh = item % out_height
             slab = item // out_height
-            d = slab % out_depth * stride_d - front
-            image = slab // out_depth
+            image, d = slab, -front
+            if out_depth > 1:
+                image = slab // out_depth
+                d += (slab - image * out_depth) * stride_d
             block = image % blocks
             lanes = channels - block * 16
             start = vset(np.float32(0.0))
@@ -62,6 +87,18 @@ def make(isa: str, ragged: bool) -> tuple[Callable[..., None], Any]:
             other = 0
             if residual != 0:
                 other = residual + item * out_width * 64
+            if add_rows is not None:
+                for ow in range(out_width):
+                    vstore(to + ow * 64, start)
+                if first < last:
+                    for kd in range(nearest, farthest):
+                        at = planes + (kd * dilation_d * height + h + first * dilation_h) * width * 64
+                        tap = factors + (kd * kernel_h + first) * kernel_w * 64
+                        add_rows(at, dilation_h * width * 64, tap, last - first, to)
+                for ow in range(out_width):
+                    value = vload(to + ow * 64)
+                    finish(value, to + ow * 64, other + ow * 64 * (other != 0), lower, upper, lanes)
+                continue
             ow = 0
             while ow < out_width:
                 w = ow * stride_w - left
@@ -109,3 +146,45 @@ def make(isa: str, ragged: bool) -> tuple[Callable[..., None], Any]:
                     other += step * 64
 
     return depthwise, types.void(*[types.int64] * 27, types.float64, types.float64)
+
+
+def _make_row(width: int, out_width: int, kernel: int, stride: int, dilation: int, left: int) -> Any:
+    """Return the intrinsic that adds the products of some rows of the window to the sums of a row of outputs."""
+    taps = [
+        (x, column, tap)
+        for x in range(width)
+        for tap in range(kernel)
+        for column in range(out_width)
+        if column * stride - left + tap * dilation == x
+    ]
+
+    @intrinsic
+    def add_rows(_: Any, at: Any, line: Any, tap: Any, rows: Any, to: Any) -> Any:
+        """Add ``rows`` rows, ``line`` bytes from one to the next, at least one; the sums are in memory."""
+
+        def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
+            places = [b.add(a[4], I64(WIDTH * column)) for column in range(out_width)]
+            begun, before, turn = [load(b, place) for place in places], b.block, b.append_basic_block("row")
+            b.branch(turn)
+            b.position_at_end(turn)
+            done, source, factors = (b.phi(I64) for _ in range(3))
+            carried = [b.phi(VF) for _ in places]
+            sums = list(carried)
+            seen = {x: load(b, b.add(source, I64(WIDTH * x))) for x, _, _ in taps}
+            for x, column, tap in taps:
+                sums[column] = fma(b, seen[x], load(b, b.add(factors, I64(WIDTH * tap))), sums[column])
+            following = b.add(done, I64(1)), b.add(source, a[1]), b.add(factors, I64(WIDTH * kernel))
+            firsts, afters = (I64(0), a[0], a[2], *begun), (*following, *sums)
+            for phi, first, after in zip((done, source, factors, *carried), firsts, afters, strict=True):
+                phi.add_incoming(first, before)
+                phi.add_incoming(after, turn)
+            ended = b.append_basic_block("ended")
+            b.cbranch(b.icmp_signed("<", following[0], a[3]), turn, ended)
+            b.position_at_end(ended)
+            for place, value in zip(places, sums, strict=True):
+                store(b, place, value)
+            return context.get_dummy_value()
+
+        return types.void(*[types.int64] * 5), emit
+
+    return add_rows

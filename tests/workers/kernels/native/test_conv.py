@@ -68,6 +68,19 @@ def test_a_tile_of_positions_has_no_instruction_in_its_loop_that_could_be_outsid
         assert len(body) <= 3 * count + 2 + 5
 
 
+@pytest.mark.skipif(shutil.which("objdump") is None, reason="needs objdump")
+@pytest.mark.parametrize("row", [(7, 7, 7, 1, 1, 3), (14, 14, 3, 1, 1, 1), (14, 7, 5, 2, 1, 2)])
+def test_the_sums_of_a_short_row_stay_in_registers(row: tuple[int, ...], tmp_path: Path) -> None:
+    spec = KernelSpec.of("conv_depthwise", ragged=False, row=row)
+    loops = loops_with_multiplications(compile_kernel(spec, "x86-64-v4"), tmp_path)
+    width, outputs, taps, stride, _, left = row
+    products = sum(0 <= column * stride - left + tap < width for column in range(outputs) for tap in range(taps))
+    found = [sum("fmadd" in line for line in body) for body in loops]
+    assert sum(count for count in found if count > 8) == products
+    for body in loops:
+        assert not [line for line in body if re.search("[xyz]mm", line) and "(%rsp" in line]
+
+
 @pytest.mark.parametrize("isa", ["x86-64", "x86-64-v3", "x86-64-v4"])
 def test_tiles_cover_every_position_once(isa: str) -> None:
     for rows, columns in [*SHAPES, (1, 131), (3, 29), (17, 6), (112, 112), (11, 4)]:
