@@ -14,11 +14,9 @@ import time
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from poolrt.errors import PoolClosed, PoolRefused, coordinator_lost, error_from_wire
-from poolrt.functions.call_rings import KINDS as CALL_KINDS
-from poolrt.functions.call_rings import CallRings
 from poolrt.memory.released_slots import ReleasedSlots
 from poolrt.runs.ring_runs import KINDS, RingRuns
 from poolrt.workers.ipc.channel import Channel, ChannelClosed, ChannelFull, MalformedMessage, Message
@@ -30,8 +28,13 @@ from .open_futures import OpenFutures
 from .request import Request as Request
 from .sign_of_life import SignOfLife
 
+if TYPE_CHECKING:
+    from poolrt.functions.call_rings import CallRings
+
 #: Kinds of answers that others follow.
 _INTERIM: Final = frozenset({Kind.STAGE, Kind.PROGRESS, Kind.TEXT})
+#: The kinds of messages that `CallRings.accept` takes.
+_CALL_KINDS: Final = frozenset({Kind.CALL_RING, Kind.CALLABLE, Kind.CALLS_LOST, Kind.RESULT_ROOM})
 #: Seconds between checks whether another thread reads, while a message cannot be sent.
 _SEND_POLL_S: Final = 0.02
 #: Seconds to read an answer to the greeting that is asked for after its deadline: it may have arrived long ago.
@@ -247,8 +250,7 @@ class Client(FuturesThread, ReleasedSlots):
             while self._leading and self._follow(until):
                 pass
         self._close_channel()
-        self.rings.close()
-        self.calls.close()
+        self._close_rings()
 
     def dispose(self) -> bool:
         """Close the socket of a connection that has ended, unless a thread still uses it; return whether it is closed."""
@@ -257,12 +259,16 @@ class Client(FuturesThread, ReleasedSlots):
                 with self._lock:
                     if self._lost is not None and not self._leading:
                         self._close_channel()
-                        self.rings.close()
-                        self.calls.close()
+                        self._close_rings()
                         return True
             finally:
                 self._sending.release()
         return False
+
+    def _close_rings(self) -> None:
+        self.rings.close()
+        if self._calls is not None:
+            self._calls.close()
 
     def _close_channel(self) -> None:
         self._channel.close()
@@ -281,11 +287,10 @@ class Client(FuturesThread, ReleasedSlots):
         self._lock = threading.Lock()
         self._answered = threading.Condition(self._lock)
         self.open_futures = OpenFutures(self._lock, self._answered, self._printed.stop)
-        self.calls.close()
-        self.calls = CallRings(self)
+        self._close_rings()
+        self._calls = None
         # Not shut down: that would end the parent's connection too. Open, it would keep the parent's pool alive.
         self._close_channel()
-        self.rings.close()
 
     def _check(self) -> None:
         if self._process != own.process and not self.inherited:
@@ -354,8 +359,9 @@ class Client(FuturesThread, ReleasedSlots):
     def _read(self, timeout: float | None) -> None:
         """Wait for a message, ``timeout`` seconds at most, and handle it. Only the leader calls this."""
         channel = self._channel
-        if self.calls.outstanding:
-            if not self._wait_with_calls(timeout):
+        calls = self._calls
+        if calls is not None and calls.outstanding:
+            if not self._wait_with_calls(calls, timeout):
                 return
             timeout = 0.0
         elif timeout is not None:
@@ -385,11 +391,11 @@ class Client(FuturesThread, ReleasedSlots):
             with self._lock:
                 self._answered.notify_all()
 
-    def _wait_with_calls(self, timeout: float | None) -> bool:
+    def _wait_with_calls(self, calls: CallRings, timeout: float | None) -> bool:
         """Wait for a message, or the end of a call on a ring; return whether there is a message."""
         look_s = self._life.look_s
         try:
-            readable = self.calls.wait(self._channel.fileno(), look_s if timeout is None else min(timeout, look_s))
+            readable = calls.wait(self._channel.fileno(), look_s if timeout is None else min(timeout, look_s))
         except (OSError, ValueError):
             return True  # another thread has closed it: receive raises ChannelClosed
         if readable is None:
@@ -422,7 +428,7 @@ class Client(FuturesThread, ReleasedSlots):
         if kind in KINDS:
             self.rings.accept(message, self._channel)
             return
-        if kind in CALL_KINDS:
+        if kind in _CALL_KINDS:
             self.calls.accept(message, self._channel)
             return
         if kind is Kind.BEGUN:
@@ -431,8 +437,9 @@ class Client(FuturesThread, ReleasedSlots):
                 begun.begin()
             return
         request = self._requests.get(message[1])
-        if request is None and (call := self.calls.find(message[1])) is not None:
-            request = Request(None, partial(self.calls.answer, call))
+        calls = self._calls
+        if request is None and calls is not None and (call := calls.find(message[1])) is not None:
+            request = Request(None, partial(calls.answer, call))
             request.context = call.context
             if kind is not Kind.TEXT:
                 call.handed = True
@@ -476,4 +483,5 @@ class Client(FuturesThread, ReleasedSlots):
             self._futures = 0
             self._answered.notify_all()
         self._channel.shut_down()
-        self.calls.end(reason)
+        if self._calls is not None:
+            self._calls.end(reason)

@@ -11,25 +11,27 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from poolrt.errors import PoolClosed
 from poolrt.functions.abandoned_calls import AbandonedCalls
-from poolrt.functions.call_rings import CallRings
 from poolrt.functions.printed_text import PrintedText
-from poolrt.functions.ring_call import RingCall
 from poolrt.workers.ipc.channel import Message
 from poolrt.workers.ipc.protocol import Kind
 
 from .open_futures import OpenFutures
 from .request import Request
 
+if TYPE_CHECKING:
+    from poolrt.functions.call_rings import CallRings
+    from poolrt.functions.ring_call import RingCall
+
 #: Seconds between checks whether the leader still reads: an interruption may end it before it notifies the others.
 FOLLOW_POLL_S: Final = 0.25
 
 
 class FuturesThread:
-    """The threads of a connection: one leads and reads, the others follow. ``calls`` are its rings of calls."""
+    """The threads of a connection: one leads and reads, the others follow."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -44,7 +46,8 @@ class FuturesThread:
         self._printed = PrintedText()
         self.open_futures = OpenFutures(self._lock, self._answered, self._printed.stop)
         self._lost: PoolClosed | None = None
-        self.calls = CallRings(self)
+        #: The rings of calls, once a function was called.
+        self._calls: CallRings | None = None
         self.abandoned = AbandonedCalls()
         #: Whether this is a forked process's copy of its parent's connection.
         self.inherited = False
@@ -58,6 +61,11 @@ class FuturesThread:
         raise NotImplementedError
 
     @property
+    def calls(self) -> CallRings:
+        """The rings of calls. The first function of a program imports their modules: most programs run graphs only."""
+        return self._calls or self._make_calls()
+
+    @property
     def in_own_thread(self) -> bool:
         """Whether the caller is a thread that resolves futures, which must not wait for futures."""
         return self.open_futures.is_own_thread()
@@ -66,6 +74,18 @@ class FuturesThread:
     def has_followers(self) -> bool:
         """Whether threads wait for what another one reads."""
         return self._followers > 0
+
+    def collect_calls(self) -> None:
+        """Read the results of calls on rings that are there."""
+        if self._calls is not None:
+            self._calls.collect()
+
+    def _make_calls(self) -> CallRings:
+        from poolrt.functions.call_rings import CallRings
+
+        with self._lock:
+            self._calls = made = self._calls or CallRings(self)
+        return made
 
     def wait_for(self, call: RingCall, deadline: float | None, *, settled: bool = False) -> bool:
         """Wait until a call has ended, or is handed to another thread unless it is to be ``settled``; False after a deadline."""
@@ -111,12 +131,14 @@ class FuturesThread:
         while True:
             with self._lock:
                 while self._has_nothing_to_do and (self._leading or not self._is_needed):
-                    if self._lost is not None and not self.calls.outstanding:
+                    calls = self._calls
+                    if self._lost is not None and not (calls is not None and calls.outstanding):
                         self.open_futures.close()
                         return
-                    look_s = self.calls.next_look()
+                    look_s = None if calls is None else calls.next_look()
                     self._answered.wait(FOLLOW_POLL_S if look_s is None and self._futures else look_s)
-                    self.calls.look()
+                    if calls is not None:
+                        calls.look()
                 leads = self._has_nothing_to_do
                 self._leading = self._leading or leads
             if leads:
@@ -137,7 +159,9 @@ class FuturesThread:
 
     @property
     def _is_needed(self) -> bool:
-        return self._lost is None and (self._futures > 0 or self.calls.needs_thread(self._followers))
+        calls = self._calls
+        needs_thread = calls is not None and calls.needs_thread(self._followers)
+        return self._lost is None and (self._futures > 0 or needs_thread)
 
     def _resolve_next(self) -> None:
         """Resolve a future, and keep no reference to it: its result is memory of the arena."""

@@ -38,8 +38,6 @@ from .wake_ups import wake_all
 if TYPE_CHECKING:
     from poolrt.connection.futures_thread import FuturesThread
 
-#: The kinds of messages that `CallRings.accept` takes.
-KINDS: Final = frozenset((Kind.CALL_RING, Kind.CALLABLE, Kind.CALLS_LOST, Kind.RESULT_ROOM))
 #: Milliseconds to wait at most for calls after the one that is waited for.
 _AHEAD_MS: Final = 1
 

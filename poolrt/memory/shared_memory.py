@@ -236,7 +236,7 @@ class SharedMemory:
         before = self._client.releases
         self._client.open_futures.resolve_ended()
         self._client.abandoned.cancel()
-        self._client.calls.collect()
+        self._client.collect_calls()
         found = sum(each.shed() for each in [*self.shed])
         with self._lock:
             self._keep_returned()
