@@ -18,13 +18,10 @@ from .connection.link import Link
 from .connection.session import Session
 from .runs.cut_outputs import Cut, hidden_outputs
 from .runs.loaded_model import LoadedModel
-from .runs.mapped_runs import map_runs
 from .runs.model_run import ModelRun
 from .runs.placed_runs import PlacedRun
 from .runs.prepared_runs import prepare_runs
 from .runs.run_inputs import check_inputs, refuse_unnamed, seconds_of, suggest_method
-from .runs.run_pace import BATCH
-from .runs.submitted_run import FuturePace, submit_on_ring
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -87,8 +84,8 @@ class Model:
         self._results = tuple(_spec(port) for port in outputs)
         self._output_sizes = [spec.nbytes for spec in self._results]
         self._cuts = cuts
-        #: How many runs of futures in a row one worker may get.
-        self._batch = BATCH
+        #: How many runs of futures in a row one worker may get; 0: as many as `run_pace` says.
+        self._batch = 0
         hidden = hidden_outputs(cuts.values())
         self.outputs = tuple(spec for spec in self._results if spec.name not in hidden)
         self.report = report
@@ -153,6 +150,8 @@ class Model:
         At most ``in_flight`` batches (default 8) are read in advance, so that an endless iterable uses bounded memory.
         ``timeout`` is that of each run, from its beginning, as of `run`: TimeoutError ends the iteration.
         """
+        from .runs.mapped_runs import map_runs  # models that run one by one need none of it
+
         limit = 8 if in_flight is None else in_flight
         if limit < 1:
             raise ValueError(f"in_flight must be at least 1, got {limit}")
@@ -211,6 +210,8 @@ class Model:
         if loaded.prepared is not None and not loaded.client.closed:
             pace = loaded.pace
             if pace is None:
+                from .runs.submitted_run import FuturePace  # not before the first future
+
                 pace = loaded.pace = FuturePace(self._batch)
             try:
                 begun = pace.submit(self, loaded, inputs, limit_s)
@@ -224,6 +225,8 @@ class Model:
         future: PoolFuture[dict[str, NDArray[Any]]] = PoolFuture()
 
         def begin(link: Link) -> None:
+            from .runs.submitted_run import submit_on_ring
+
             loaded = self._loaded_on(link)
             link.client.check_open()
             if submit_on_ring(self, run, link, future, limit_s):

@@ -15,7 +15,6 @@ from poolrt.workers.ipc.protocol import Kind
 
 from .cut_outputs import cut_outputs
 from .memory_wait import MemoryWait
-from .ring_run import begin_on_ring, leave_entry, outputs_of
 from .ring_runs import RingLost
 from .run_inputs import Outputs
 
@@ -107,6 +106,11 @@ class ModelRun:
         """Begin on a connection, on a ring; None if it has to be sent as a message. Raises what `start` does."""
         loaded = self._owner()._loaded_on(link)
         self._loaded = loaded
+        if not loaded.client.rings.all:
+            self.entry = None
+            return None
+        from .ring_run import begin_on_ring  # not before there is a ring
+
         try:
             self.entry = begin_on_ring(loaded, self._arrays, self._owner()._output_sizes, wait)
         except ArenaFull:
@@ -154,6 +158,8 @@ class ModelRun:
         self, entry: RingEntry, future: PoolFuture[dict[str, NDArray[Any]]] | None = None
     ) -> dict[str, NDArray[Any]] | None:
         """Return the outputs of an entry that has ended; send the run as a message and return None if it was not executed."""
+        from .ring_run import outputs_of
+
         lost_ring = 0
         try:
             outputs = outputs_of(self._loaded, entry)
@@ -298,6 +304,8 @@ class ModelRun:
         """Release the outputs as soon as they exist. After a timeout, a worker has little time for the rest of the run."""
         entry, request = self.entry, self._request
         if entry is not None:
+            from .ring_run import leave_entry
+
             leave_entry(self._loaded, entry, timed_out=timed_out)
         self._abandoned = True
         self._discard()

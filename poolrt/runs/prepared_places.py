@@ -9,7 +9,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Sequence
 from itertools import count as count_from
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from poolrt.workers.ipc.ring import (
     CAPACITY,
@@ -26,6 +26,7 @@ from .run_inputs import Outputs
 
 if TYPE_CHECKING:
     from _thread import LockType
+    from typing import TypeAlias
 
     from numpy.typing import NDArray
 
@@ -34,6 +35,13 @@ if TYPE_CHECKING:
     from .client_ring import ClientRing
     from .loaded_model import LoadedModel
     from .prepared_runs import PreparedRuns
+
+    #: The ring, its lock, words and writers; number, heads, inputs, outputs and held of `PreparedPlaces`. All lists but the last
+    #: have `CAPACITY` items.
+    Parts: TypeAlias = tuple[
+        ClientRing, LockType, memoryview, list[int], int, list[int],
+        list[list[tuple[str, NDArray[Any], Any, tuple[int, ...]]]], list[list[tuple[str, NDArray[Any]]]], list[object],
+    ]  # fmt: skip
 
 #: Slots start on multiples of this.
 _GRAIN: Final = 128
@@ -47,20 +55,6 @@ FULL: Final = -1
 def bytes_of(specs: Sequence[TensorSpec]) -> int:
     """Return the bytes of the slots of one place."""
     return sum(_stride(spec.nbytes) for spec in specs)
-
-
-class Parts(NamedTuple):
-    """The parts of `PreparedPlaces` under the names that it has for them. All lists but ``held`` have `CAPACITY` items."""
-
-    ring: ClientRing
-    lock: LockType
-    words: memoryview
-    writers: list[int]
-    number: int
-    heads: list[int]
-    inputs: list[list[tuple[str, NDArray[Any], Any, tuple[int, ...]]]]
-    outputs: list[list[tuple[str, NDArray[Any]]]]
-    held: list[object]
 
 
 class PreparedPlaces:
@@ -148,7 +142,7 @@ class PreparedPlaces:
         #: The last sequence for which there is room, as far as it is known.
         self._room = 0
         #: What `put`, `copy` and `free` use, for the loop of `map_runs`, which has their steps in one place.
-        self.parts: Final = Parts(
+        self.parts: Final[Parts] = (
             ring,
             ring.lock,
             self.words,

@@ -14,16 +14,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from poolrt.errors import error_from_wire
 from poolrt.workers.ipc.channel import Channel, MalformedMessage, Message
-from poolrt.workers.ipc.processors import Spin
 from poolrt.workers.ipc.protocol import Kind
 from poolrt.workers.ipc.ring import CAPACITY, DONE, SUBMITTED, SubmittingRing
 from poolrt.workers.memory.arena_view import ArenaView
 
-from .client_ring import ClientRing
-
 if TYPE_CHECKING:
     from poolrt.connection.client import Client
+    from poolrt.workers.ipc.processors import Spin
 
+    from .client_ring import ClientRing
     from .loaded_model import LoadedModel
     from .prepared_runs import PreparedRuns
     from .ring_ends import RingEnds
@@ -52,7 +51,9 @@ class RingRuns:
         self._all: tuple[ClientRing, ...] = ()
         #: What has prepared places on the rings.
         self.users: weakref.WeakSet[PreparedRuns] = weakref.WeakSet()
-        self._spin = Spin(spin_us)
+        self._spin_us = spin_us
+        #: Of all rings, once there is one.
+        self._spin: Spin | None = None
         self._ends: RingEnds | None = None
         self._begun = 0
         self._ordered = False
@@ -168,6 +169,11 @@ class RingRuns:
             ring.take_ends(self._ends)
 
     def _add(self, number: int, channel: Channel) -> None:
+        # Not before there is a ring: a first run goes by messages, and needs none of these modules.
+        from poolrt.workers.ipc.processors import Spin
+
+        from .client_ring import ClientRing
+
         try:
             memory, bell = channel.take_fd(), channel.take_fd()
         except MalformedMessage:
@@ -181,6 +187,7 @@ class RingRuns:
         finally:
             os.close(memory)
         ring = SubmittingRing(number, view.buffer(0, view.nbytes))
+        self._spin = self._spin or Spin(self._spin_us)
         made = ClientRing(number, ring, view.address, sock, self._spin)
         if self._ends is not None:
             made.take_ends(self._ends)

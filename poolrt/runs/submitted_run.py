@@ -18,7 +18,7 @@ from .model_run import ModelRun
 from .placed_runs import PlacedRun
 from .ring_entry import RingEntry
 from .ring_run import leave_entry
-from .run_pace import RunPace
+from .run_pace import BATCH, RunPace
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -33,6 +33,9 @@ class FuturePace(RunPace):
     """The pace of the futures of one model. Its batches are as large as those of a map with as many runs in flight."""
 
     __slots__ = ()
+
+    def __init__(self, batch: int = 0) -> None:
+        super().__init__(batch or BATCH)
 
     def _next_batch(self, places: PreparedPlaces) -> int:
         self._in_flight = places.client.open_futures.driven
