@@ -6,8 +6,6 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from numpy.typing import ArrayLike, DTypeLike
-
 from poolrt.cachestore.deferred_dataclass import replace
 from poolrt.runs.cut_outputs import Cut, hidden_outputs
 from poolrt.spelling import describe_type
@@ -34,6 +32,9 @@ from .shapes import normalize_axis
 from .source_node import SourceNode
 from .values import Value, parse_dtype
 from .wire import to_wire
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, DTypeLike
 
 
 class Graph(Windows, Products, Attentions, Pointwise, Normalizations, Recurrent, Rearrangement, Indexing, Calls):

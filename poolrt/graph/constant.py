@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from poolrt.cachestore.deferred_dataclass import dataclass
 from poolrt.spelling import describe_type
 from poolrt.workers.desc import LIMITS, MemoryDesc, data_type, item_size, type_name
 
 from .bfloat16 import from_bfloat16, to_bfloat16
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 _FLOATS: Final = ("f64", "f32", "f16", "bf16")
 #: NumPy's kind of numbers that are no array -> their data type.

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
-from numpy.typing import NDArray
 
 from poolrt.cachestore.deferred_dataclass import dataclass, field
 from poolrt.workers.desc import MemoryDesc, type_name
@@ -11,6 +12,9 @@ from poolrt.workers.desc import MemoryDesc, type_name
 from .constant import Constant, make_constant
 from .ir import GraphIR, Node
 from .values import Value
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 
 @dataclass(slots=True)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypedDict
 
 import numpy as np
-from numpy.typing import ArrayLike, DTypeLike
 
 from poolrt.cachestore.deferred_dataclass import dataclass, field
 from poolrt.spelling import hint
@@ -14,6 +13,9 @@ from poolrt.workers.desc import data_type
 from poolrt.workers.desc.typed import shorten, to_integer, to_integers
 
 from .value_operators import ValueOperators
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, DTypeLike
 
 #: Names of data types that users write.
 _DTYPES: Final = (

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
-
-from numpy.typing import ArrayLike
+from typing import TYPE_CHECKING, Any, Final
 
 from poolrt.graph.builder import Graph
 from poolrt.settings import Settings
 from poolrt.spelling import describe_type
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
 
 _OF_GRAPHS: Final = "batch and shapes are for ONNX models: the shapes of a Graph are those that it was built with"
 

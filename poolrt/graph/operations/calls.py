@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from numpy.typing import DTypeLike
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
+
 
 from poolrt.workers.desc import data_type
 from poolrt.workers.desc.typed import shorten, to_integer

@@ -6,9 +6,11 @@ import inspect
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from numpy.typing import DTypeLike
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
+
 
 from poolrt.spelling import hint
 from poolrt.workers.desc.typed import shorten, to_bool

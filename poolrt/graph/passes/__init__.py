@@ -52,7 +52,7 @@ _FUSED: Final = frozenset({"convolution", "inner_product", "batch_normalization"
 #: The order matters: constants and identities hide the patterns of the later passes, and joined batches those of attention.
 ORDER: Final = (
     Pass("constants", "fold_constants", _VIEWS),
-    Pass("quantised", "fold_quantisation"),
+    Pass("quantised", "fold_quantisation", frozenset({"reorder"})),
     Pass("rescaled", "rescale_products", frozenset({"reorder"})),
     Pass("spelled_normalization", "use_normalization", frozenset({"binary"})),
     Pass("masked_scores", "add_masks", frozenset({"select"})),
