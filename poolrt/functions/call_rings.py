@@ -29,6 +29,7 @@ from .call_balance import STALL_S, has_calls_to_move, take_from_busy
 from .call_placement import choose_ring, place_waiting
 from .client_call_ring import ClientCallRing, Waiting, has_results, open_ring
 from .drive_watch import DriveWatch
+from .ended_calls import EndedCalls
 from .ordered_queue import OrderedQueue
 from .outcomes import not_called_twice
 from .result_rooms import ResultRooms
@@ -62,9 +63,7 @@ class CallRings:
         self._waiting: Waiting = deque()
         self._order: OrderedQueue[RingCall] | None = None
         #: Calls whose result was read, or that were lost, until they are settled.
-        self._ended: deque[RingCall] = deque()
-        # Held while results are loaded, which runs code of the user: it may call functions, and wait for them.
-        self._settling = threading.RLock()
+        self._ended = EndedCalls(client, self._lock)
         #: Calls whose outcome follows in a message, by request.
         self._by_message: dict[int, RingCall] = {}
         self._requests = itertools.count(2**40)
@@ -93,7 +92,7 @@ class CallRings:
     @property
     def outstanding(self) -> int:
         """Calls that are not settled."""
-        return self.under_way + len(self._ended)
+        return self.under_way + len(self._ended.calls)
 
     def keep_order(self) -> None:
         """Give calls to workers in order of priority from now on."""
@@ -170,7 +169,7 @@ class CallRings:
                     self._read(ring)
             if self._waiting or (len(self._rings) > 1 and take_from_busy(self._rings.values(), self._waiting)):
                 place_waiting(self._rings.values(), self._waiting, self._processors)
-        found = self._settle_ended()
+        found = self._ended.settle()
         return self._leave() or found
 
     def settle(self, call: RingCall) -> None:
@@ -292,7 +291,7 @@ class CallRings:
             return False  # the memory of its ring is the parent's too
         self.collect()
         with self._lock:
-            if call.ended or call.request in self._by_message or call in self._ended:
+            if call.ended or call.request in self._by_message or call in self._ended.calls:
                 return False
             ring = call.ring
             if ring is None:
@@ -365,13 +364,13 @@ class CallRings:
                 lost += [call for call in ring.calls if call is not None]
             for call in [*lost, *self._waiting, *self._by_message.values()]:
                 call.fail(failure)
-                self._ended.append(call)
+                self._ended.calls.append(call)
             for ring in self._rings.values():
                 ring.calls.clear()
                 ring.functions.clear()
             self._waiting.clear()
             self._by_message.clear()
-        self._settle_ended()
+        self._ended.settle()
         self._leave()
 
     def close(self) -> None:
@@ -414,7 +413,7 @@ class CallRings:
                         found = unpack_scalar(value)
                     except UNPACKING_ERRORS:  # `settle` meets it again, and gives it to the call
                         call.status, call.value = status, value
-                        self._ended.append(call)
+                        self._ended.calls.append(call)
                     else:
                         # No code of a user runs, and nothing but `result` waits: all that `settle` would do is this.
                         if self._target is call:
@@ -425,7 +424,7 @@ class CallRings:
                         forget(call)
                 else:
                     call.status, call.value = status, value
-                    self._ended.append(call)
+                    self._ended.calls.append(call)
                 call.ring = None
             words.consume(sequence)
             calls.popleft()
@@ -439,7 +438,7 @@ class CallRings:
             begun, back = ring.leave_calls()
             for call in begun:
                 call.fail(error_from_wire(error))
-                self._ended.append(call)
+                self._ended.calls.append(call)
             self._waiting.extendleft(reversed(back))
             homeless = [call for call in self._waiting if choose_ring(self._rings.values(), call.number) is None]
             for call in homeless:
@@ -449,39 +448,6 @@ class CallRings:
         self._leave()
         if homeless:
             self.resend(homeless)
-
-    def _settle_ended(self) -> bool:
-        """Load results and settle their calls; return whether there were any. Not with the lock held."""
-        if not self._ended:
-            return False
-        ended = self._ended
-        with self._settling:
-            while ended:
-                call = ended[0]  # only this thread removes calls
-                if call.loading:
-                    other = self._next_ended()
-                    if other is None:
-                        break
-                    call = other
-                if not call.ended:
-                    future = call.future
-                    if future is not None and future._done_callbacks and not self._client.in_own_thread:
-                        call.handed = True
-                        self._client.resolve_later(call)
-                    else:
-                        call.settle()
-                if ended and ended[0] is call:
-                    ended.popleft()
-                else:
-                    with self._lock:
-                        if call in ended:
-                            ended.remove(call)
-        return True
-
-    def _next_ended(self) -> RingCall | None:
-        """Return a call to settle; not one that this thread loads, while it does so."""
-        with self._lock:
-            return next((call for call in self._ended if not call.loading), None)
 
     def _set_alarms(self, *, ahead: bool = False) -> bool:
         """Ask workers for bells, with the lock held: when the call is done that is waited for, or the next one is.
