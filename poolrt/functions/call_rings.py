@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from poolrt.connection.futures import FOREIGN
 from poolrt.errors import CoordinatorLoss, PoolClosed, error_from_wire
-from poolrt.workers.ipc.call_ring import BY_MESSAGE, RETURNED_PLAIN, SLEEPS, TAKEN_BACK
+from poolrt.workers.ipc.call_ring import BY_MESSAGE, CLIENT_RAN, RETURNED_PLAIN, SLEEPS, TAKEN_BACK
 from poolrt.workers.ipc.channel import Channel, Message
+from poolrt.workers.ipc.processors import find_processor
 from poolrt.workers.ipc.protocol import SCALARS, Kind
 from poolrt.workers.processes.plain_pickles import UNPACKING_ERRORS, unpack_scalar
 
@@ -163,8 +164,10 @@ class CallRings:
     def collect(self) -> bool:
         """Read the results that are there, settle their calls, and place others; return whether any has ended."""
         self.watch.drives += 1
+        here = find_processor()
         with self._lock:
             for ring in self._rings.values():
+                ring.ring.words[CLIENT_RAN] = here
                 if ring.ring.done != ring.ring.consumed:
                     self._read(ring)
             if self._waiting or (len(self._rings) > 1 and take_from_busy(self._rings.values(), self._waiting)):

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from itertools import count as count_from
 from typing import TYPE_CHECKING, Any, Final
 
+from poolrt.workers.ipc.processors import find_processor
 from poolrt.workers.ipc.ring import (
     CAPACITY,
     CLIENT_DEFERS,
@@ -220,8 +221,9 @@ class PreparedPlaces:
         return [view.copy() for _, view, _, _ in self._inputs[sequence % CAPACITY]]
 
     def defer(self) -> None:
-        """Ask the worker to look again by itself for some milliseconds, because bells are deferred."""
-        self.words[CLIENT_DEFERS] = (self.words[CLIENT_DEFERS] + 1) & 0xFFFFFFFF
+        """Ask the worker to look again by itself for some milliseconds, because bells are deferred, and to sleep elsewhere."""
+        count = (self.words[CLIENT_DEFERS] + 1) & 0xFFFFFFFF
+        self.words[CLIENT_DEFERS] = find_processor() << 32 | count
 
     def withdraw(self, run: PlacedRun) -> bool:
         """Withdraw a run; return whether no worker has executed it or ever will."""

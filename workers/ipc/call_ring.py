@@ -36,9 +36,11 @@ DATA_BYTES: Final = 128 * 1024
 INLINE_BYTES: Final = 16 * 1024
 
 # Places in the memory, in words of 8 bytes. Words of different writers are a cache line of 64 bytes apart.
-SUBMITTED: Final = 8  # client; behind it: the entries whose results it has read, and the one whose end it sleeps for
+# Behind it: the entries whose results it has read, the one whose end it sleeps for, and one more than the processor it was on.
+SUBMITTED: Final = 8  # client
 _CONSUMED: Final = 9
 _WAKE_AT: Final = 10
+CLIENT_RAN: Final = 11
 _TAKEN: Final = (
     16  # worker; behind it: the entries that it has begun, has ended, and the number of its sleep, 0 if awake
 )
@@ -387,6 +389,11 @@ class ServingCallRing(CallRing):
             return False
         self._rung = wanted
         return True
+
+    @property
+    def client_ran(self) -> int:
+        """One more than the processor that the client was last seen on; 0 if it does not say."""
+        return self._words[CLIENT_RAN]
 
     def note_pace(self, nanoseconds: int) -> None:
         """Let the client know how long each of the last calls has taken."""

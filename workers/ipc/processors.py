@@ -52,6 +52,11 @@ class Spin:
                 return False
 
 
+def find_processor() -> int:
+    """Return one more than the number of this thread's processor."""
+    return _processor_of()() + 1
+
+
 @lru_cache(maxsize=1)
 def _processor_of() -> Callable[[], int]:
     # The call is shorter than giving up the interpreter's lock for it.

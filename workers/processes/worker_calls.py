@@ -23,6 +23,7 @@ from ..ipc.gate import WorkerGate
 from ..ipc.protocol import PLACED, PLAIN, SCALARS, Kind
 from ..ipc.ring import BELL, MalformedRing
 from ..memory.arena_view import ArenaView
+from .apart import Apart
 from .functions import Functions
 from .plain_pickles import unpack_scalar
 from .prints import Prints
@@ -32,6 +33,8 @@ from .result_slots import ResultSlots
 _LOOK_S: Final = 0.001
 #: Calls since the last sleep from which on further ones are expected soon.
 _ROW: Final = 4
+#: Nanoseconds of a call up to which a client and its workers keep the processors busy.
+_SHORT_NS: Final = 50_000
 #: Bells that one call receives; they are equal.
 _BELLS: Final = 256
 
@@ -75,6 +78,7 @@ class WorkerCalls:
         #: Calls since the last sleep, and whether the present one is a doze.
         self._count = 0
         self._dozes = False
+        self._apart = Apart()
         self._rings: dict[int, _Attached] = {}
         self._bells: dict[int, _Attached] = {}
         self._poll = select.poll()
@@ -152,9 +156,17 @@ class WorkerCalls:
     def sleep(self) -> bool:
         """Ask clients for bells; False if there are calls that may begin. Call `awake` afterwards."""
         self._dozes, self._count = self._count >= _ROW, 0
+        beside = 0
         for attached in self._rings.values():
-            attached.ring.sleep(dozes=self._dozes)
-        return not self.pending
+            ring = attached.ring
+            ring.sleep(dozes=self._dozes)
+            if self._dozes and ring.pace < _SHORT_NS:
+                beside = ring.client_ran or beside
+        if self.pending:
+            return False
+        if beside:
+            self._apart.leave(beside - 1)
+        return True
 
     @property
     def longest_sleep_ms(self) -> float | None:
@@ -163,6 +175,7 @@ class WorkerCalls:
 
     def awake(self) -> None:
         """Ask clients for no bells."""
+        self._apart.rejoin()
         for attached in self._rings.values():
             attached.ring.awake()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator
 from concurrent.futures import wait
@@ -75,3 +76,27 @@ def test_others_that_wait_for_futures_after_a_row_get_them(lone_pool: poolrt.Poo
         done, others = wait(futures, BOUND_S)
         assert len(done) == 20
         assert not others
+
+
+def _processors(number: int) -> set[int]:
+    return os.sched_getaffinity(0)
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="a processor can be left out of several only")
+def test_a_worker_dozes_on_other_processors_than_its_client_and_calls_functions_on_all(lone_pool: poolrt.Pool) -> None:
+    whole = os.sched_getaffinity(0)
+    wait_until(partial(_has_row, lone_pool, _sleep, 0), "the function is called on a ring")
+    (worker,) = [each["pid"] for each in lone_pool.stats()["workers"]]
+    client = min(whole)
+    os.sched_setaffinity(0, {client})
+    try:
+
+        def is_apart() -> bool:
+            found = [*lone_pool.map(_processors, range(100))]
+            assert all(each == whole for each in found)
+            return any(os.sched_getaffinity(worker) == whole - {client} for _ in range(50))
+
+        wait_until(is_apart, "the worker sleeps on another processor")
+    finally:
+        os.sched_setaffinity(0, whole)
+    wait_until(lambda: os.sched_getaffinity(worker) == whole, "the set is whole again")

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from functools import partial
 from typing import Any, Final
 
 import pytest
@@ -313,6 +314,37 @@ def test_the_loop_finds_entries_without_a_bell_for_some_time_after_a_client_has_
         _wait_until(lambda: worker.client.done == worker.client.submitted and words[WORKER_SLEEPS] % 2)
         worker.client.append(_MODEL, [0], [128])
         _wait_until(lambda: worker.client.done == worker.client.submitted)
+    worker.coordinator.send([1])
+    thread.join(20)
+    assert not thread.is_alive()
+
+
+def test_the_loop_sleeps_away_from_a_client_that_defers_bells(worker: _Worker) -> None:
+    """Its set of processors lacks the client's for so long as it looks by itself, and is whole while it waits for a bell."""
+    whole = os.sched_getaffinity(0)
+    client = min(whole)
+    if whole == {client}:
+        pytest.skip("a processor can be left out of several only")
+    worker.client.append(_MODEL, [0], [128])
+    worker.rings.serve()
+    words = worker.client.words
+    thread = threading.Thread(target=worker.rings.wait)
+    thread.start()
+
+    def set_of_thread() -> set[int]:
+        return os.sched_getaffinity(thread.native_id or 0)
+
+    def is_apart(processor: int) -> bool:
+        return words[WORKER_SLEEPS] % 2 == 1 and set_of_thread() == whole - {processor}
+
+    for number, left_out in enumerate((client, max(whole) + 1, client, 2**32 - 1, -1), 1):
+        _wait_until(lambda: words[WORKER_SLEEPS] and not words[WORKER_SLEEPS] % 2)  # it looks no more
+        assert set_of_thread() == whole
+        words[CLIENT_DEFERS] = (left_out + 1 & 0xFFFFFFFF) << 32 | number
+        worker.client.append(_MODEL, [0], [128])
+        worker.client.note_rung(worker.client.must_ring())
+        worker.bell.send(b"\0")
+        _wait_until(partial(is_apart, left_out))
     worker.coordinator.send([1])
     thread.join(20)
     assert not thread.is_alive()

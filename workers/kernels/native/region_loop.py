@@ -23,6 +23,7 @@ from .atomics import (
     stack_room,
 )
 from .compiler import types
+from .processor_sets import rejoin
 from .region_queue import (
     BLOBS,
     CALLER,
@@ -67,7 +68,6 @@ from .wake_ups import (
     keep_apart,
     nanoseconds,
     parallel_work,
-    rejoin,
     wake,
     work_ahead,
 )

@@ -23,8 +23,10 @@ from .atomics import (
     stack_room,
 )
 from .compiler import types
+from .processor_sets import leave_out, rejoin
 from .ring_words import (
     BENCH_ARENA,
+    BENCH_BESIDE,
     BENCH_COUNT,
     BENCH_FAILURE,
     BENCH_LOOKS,
@@ -265,6 +267,7 @@ def _note_deferred(bench: int) -> bool:
         deferred = atomic_load(iload(place + PLACE_RING) + CLIENT_DEFERS)
         if deferred != iload(iload(place + PLACE_COUNTS) + DEFERRED):
             atomic_store(iload(place + PLACE_COUNTS) + DEFERRED, deferred)
+            atomic_store(bench + BENCH_BESIDE, deferred >> 32)
             found = True
     return found
 
@@ -292,6 +295,17 @@ def _awake(bench: int) -> None:
 def _ready(bench: int, milliseconds: int) -> int:
     """Wait for the descriptors; return what poll(2) returns."""
     return poll(iload(bench + BENCH_WATCHED), iload(bench + BENCH_WATCHED_COUNT), milliseconds)
+
+
+def _sleep(bench: int, looks: int, room: int) -> int:
+    """Wait for the descriptors, away from a client that defers bells; return what poll(2) returns."""
+    if looks <= 0:
+        return _ready(bench, -1)
+    # Linux wakes the reader of a socket on the writer's processor: this thread would take it from the client.
+    narrowed = leave_out(iload(bench + BENCH_BESIDE) - 1, room)
+    found = _ready(bench, _DEFERRED_MS)
+    rejoin(room, narrowed)
+    return found
 
 
 def _serve_all(bench: int, room: int) -> int:
@@ -330,7 +344,7 @@ def _serve_all(bench: int, room: int) -> int:
             looks = _DEFERRED_LOOKS
         atomic_store(bench + BENCH_LOOKS, max(looks, 0))
         if _ask(bench, looks):
-            found = _ready(bench, _DEFERRED_MS if looks > 0 else -1)
+            found = _sleep(bench, looks, room)
         _awake(bench)
         if iload(bench + BENCH_SPIN) != 0:
             _note(bench, read_processor(room) + 1)

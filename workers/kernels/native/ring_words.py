@@ -39,7 +39,7 @@ RETURNED: Final = 2
 # A bench: where the arena is and its bytes; places and their number; descriptors as poll(2) takes them, and their number; the
 # longest spin in nanoseconds; whether the loop may sleep. Then what it leaves: the number of the place that an outcome is about,
 # of the region that failed there, what that region left, and the routine; whether it has served anything since it last slept; how
-# often it looks again by itself, because a client defers bells.
+# often it looks again by itself, because a client defers bells; one more than the processor of that client, 0 if it is unknown.
 (
     BENCH_ARENA,
     BENCH_NBYTES,
@@ -55,8 +55,9 @@ RETURNED: Final = 2
     BENCH_ROUTINE,
     BENCH_SERVED,
     BENCH_LOOKS,
-) = (_WORD * i for i in range(14))
-BENCH_WORDS: Final = 14
+    BENCH_BESIDE,
+) = (_WORD * i for i in range(15))
+BENCH_WORDS: Final = 15
 
 # A place. The counts are those of `ServingRing`, at an address: entries that are done, twice the sleeps, the sleep rung for last,
 # and the count of deferred bells that was seen last.

@@ -25,11 +25,10 @@ from .atomics import (
     atomic_store,
     compare_and_swap,
     futex_wake,
-    get_affinity,
     read_processor,
     read_ticks,
-    set_affinity,
 )
+from .processor_sets import leave, leave_out
 from .region_queue import (
     APART,
     ARRIVAL,
@@ -59,8 +58,6 @@ _LONG: Final = 1 << 40
 _LATEST: Final = 1_000_000
 #: A wake-up takes the least of late, or longer: a thirty-second of the difference moves that towards each that does.
 _DRIFT: Final = 32
-#: Bytes of a set of processors.
-_SET: Final = 128
 
 
 def nanoseconds(queue: int, ticks: int) -> int:
@@ -124,27 +121,6 @@ def forgive(queue: int) -> None:
     atomic_store(queue + ARRIVAL, arrival - (arrival >> 8 if excess <= 0 else (excess >> 3) + (arrival >> 8)))
 
 
-def _leave_out(processor: int, room: int) -> int:
-    """Take a processor out of the set of those that the calling thread may run on; return the bytes of a set, 0 if it has not.
-
-    ``room`` is the address of memory for two sets of processors: it has the set before and after.
-    """
-    size = get_affinity(room, _SET)
-    if size <= 0 or processor < 0 or processor >= 8 * size:
-        return 0
-    others = 0
-    for at in range(0, size, 8):
-        word = iload(room + at)
-        if at >> 3 == processor >> 6:
-            word &= ~(1 << (processor & 63))
-        others |= word
-        atomic_store(room + _SET + at, word)
-    at = (processor >> 6) << 3
-    if others == 0 or iload(room + at) == iload(room + _SET + at) or set_affinity(room + _SET, size) != 0:
-        return 0
-    return size
-
-
 def keep_apart(queue: int, room: int) -> int:
     """Take the caller's processor out of the set of the calling thread, which falls asleep; return what `rejoin` takes.
 
@@ -152,31 +128,7 @@ def keep_apart(queue: int, room: int) -> int:
     """
     processor = atomic_load(queue + CALLER)
     atomic_store(queue + APART, processor)
-    return _leave_out(processor, room)
-
-
-def rejoin(room: int, size: int) -> None:
-    """Put the set back that `keep_apart` has changed, unless it is another one by now."""
-    now = room + 2 * _SET
-    if size == 0 or get_affinity(now, _SET) != size:
-        return
-    for at in range(0, size, 8):
-        if iload(now + at) != iload(room + _SET + at):
-            return
-    set_affinity(room, size)
-
-
-def leave(processor: int, room: int) -> bool:
-    """Move the calling thread to another processor, if it may run on one; return whether it has.
-
-    ``room`` is the address of memory for two sets of processors.
-    """
-    size = _leave_out(processor, room)
-    if size == 0:
-        return False
-    # The thread stays where it is now.
-    set_affinity(room, size)
-    return True
+    return leave_out(processor, room)
 
 
 def arrive(queue: int, room: int) -> None:
