@@ -155,7 +155,9 @@ class PoolFuture(ReleasingFuture[T]):
                 self._result = result
                 self._exception = exception
                 self._state = FINISHED
-            self._let_go()
+            self.withdraw = None  # as `_let_go`
+            if self.expire is not None:
+                self.expire = None
             if self._announced:
                 return
             if self._made is not None:

@@ -129,7 +129,7 @@ class CallRings:
                 self._set_alarms()
         # The lock that was released is a barrier: the entry was stored before this sleep is loaded.
         if ring.ring.words[SLEEPS]:
-            ring.wake(waits=False)
+            ring.wake_after_submission()
         return True
 
     def submit_all(self, calls: list[RingCall]) -> bool:
@@ -396,7 +396,7 @@ class CallRings:
         words, calls, forget = ring.ring, ring.calls, self._client.open_futures.forget
         if len(calls) != words.submitted - words.consumed:
             ring.repair(self._waiting)
-        done = words.done
+        done, outcome, consume = words.done, words.outcome, words.consume
         while words.consumed < done and calls:
             sequence = words.consumed + 1
             call = calls[0]
@@ -404,7 +404,7 @@ class CallRings:
             if call is not None and call.ended:
                 forget(call)
             elif call is not None and call.ring is ring:
-                status, value = words.outcome(sequence)
+                status, value = outcome(sequence)
                 if status == TAKEN_BACK:
                     if call not in self._waiting:
                         self._waiting.appendleft(call)
@@ -429,7 +429,7 @@ class CallRings:
                     call.status, call.value = status, value
                     self._ended.calls.append(call)
                 call.ring = None
-            words.consume(sequence)
+            consume(sequence)
             calls.popleft()
 
     def _lose(self, ring: ClientCallRing, error: dict[str, Any]) -> None:

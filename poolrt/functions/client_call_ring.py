@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 
 from poolrt.cachestore.deferred_interrupts import deferred_interrupts
 from poolrt.priorities import divide, find_place
-from poolrt.workers.ipc.call_ring import CAPACITY, SUBMITTED, TAKEN_BACK, SubmittingCallRing
+from poolrt.workers.ipc.call_ring import CAPACITY, DOZES, SLEEPS, SUBMITTED, TAKEN_BACK, SubmittingCallRing
 from poolrt.workers.ipc.channel import Channel, MalformedMessage
 from poolrt.workers.ipc.ring import BELL
 from poolrt.workers.memory.arena_view import ArenaView
@@ -23,6 +23,8 @@ from .ring_call import RingCall
 Waiting: TypeAlias = "deque[RingCall] | OrderedQueue[RingCall]"
 #: Seconds to wait for a worker that takes an entry while it is taken back: it needs some microseconds.
 _TAKE_S: Final = 0.002
+#: Entries between questions whether a dozing worker has many.
+_ASKS: Final = 4
 #: Bells that one call receives; they are equal.
 _BELLS: Final = 256
 #: Short calls beyond the one that is waited for that may end before the bell, and the nanoseconds that they may take.
@@ -181,6 +183,12 @@ class ClientCallRing:
         finally:
             if not rung:
                 self.ring.ring_again()  # an interrupt
+
+    def wake_after_submission(self) -> None:
+        """Ring if the worker sleeps. One that dozes wakes up by itself: whether it has many entries is asked now and then."""
+        words = self.ring.words
+        if words[SLEEPS] < DOZES or not words[SUBMITTED] % _ASKS:
+            self.wake(waits=False)
 
     def take_bells(self) -> bool:
         """Receive the bells of the worker; False if it has exited."""

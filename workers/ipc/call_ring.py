@@ -76,7 +76,7 @@ DOZE_S: Final = 0.001
 _MANY: Final = 16
 _LONG_NS: Final = 100_000
 #: Added to the number of a sleep that is a doze.
-_DOZES: Final = 2**62
+DOZES: Final = 2**62
 
 
 class CallEntry(NamedTuple):
@@ -200,7 +200,7 @@ class SubmittingCallRing(CallRing):
         sleeps = words[SLEEPS]
         if not sleeps or sleeps == self._rung:
             return False
-        if not waits and sleeps & _DOZES:
+        if not waits and sleeps & DOZES:
             count = words[SUBMITTED] - words[_BEGUN]
             if count < _MANY and count * words[_PACE] < _LONG_NS:
                 return False
@@ -210,7 +210,7 @@ class SubmittingCallRing(CallRing):
     @property
     def dozes(self) -> bool:
         """Whether the worker wakes by itself within `DOZE_S` seconds, if it sleeps."""
-        return self._words[SLEEPS] >= _DOZES
+        return self._words[SLEEPS] >= DOZES
 
     @property
     def is_awake(self) -> bool:
@@ -405,7 +405,7 @@ class ServingCallRing(CallRing):
         With ``dozes``, the caller sleeps for `DOZE_S` at most.
         """
         self._sleeps += 1
-        self._words[SLEEPS] = self._sleeps | _DOZES if dozes else self._sleeps
+        self._words[SLEEPS] = self._sleeps | DOZES if dozes else self._sleeps
         fence()
         return not self.has_entries
 

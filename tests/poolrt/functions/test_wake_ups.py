@@ -12,7 +12,7 @@ from poolrt.functions.call_placement import place_waiting
 from poolrt.functions.client_call_ring import ClientCallRing
 from poolrt.functions.ring_call import RingCall
 from poolrt.functions.wake_ups import wake_all
-from poolrt.workers.ipc.call_ring import NBYTES, ServingCallRing, SubmittingCallRing
+from poolrt.workers.ipc.call_ring import NBYTES, RETURNED, ServingCallRing, SubmittingCallRing
 
 
 @pytest.mark.parametrize(("processors", "woken"), [(1, 0), (2, 1), (3, 2), (4, 3), (8, 3)])
@@ -38,6 +38,30 @@ def test_workers_without_a_processor_are_woken_at_the_end(processors: int, woken
         assert [*map(_count_bells, bells)] == [1] * woken + [0] * (3 - woken)
         wake_all(rings)
         assert [*map(_count_bells, bells)] == [0] * woken + [1] * (3 - woken)
+
+
+def test_a_dozing_worker_is_asked_for_at_each_fourth_entry_and_one_that_sleeps_at_each() -> None:
+    memory = bytearray(NBYTES)
+    worker = ServingCallRing(1, memory)
+    ours, bell = socket.socketpair()
+    with ours, bell:
+        bell.setblocking(False)
+        ring = ClientCallRing(1, SubmittingCallRing(1, memory), ours)
+        rung = []
+        assert worker.sleep()
+        for request in range(1, 40):
+            call = RingCall(1, b"", 0, None, None)
+            call.request = request
+            assert ring.append(call, deque())
+            ring.wake_after_submission()
+            if _count_bells(bell):
+                rung.append(request)
+            if request == 2:  # two calls have ended, and the worker dozes
+                worker.awake()
+                while worker.take() is not None:
+                    worker.complete(RETURNED)
+                assert worker.sleep(dozes=True)
+        assert rung == [1, 20]  # sixteen entries wait at the eighteenth
 
 
 def _count_bells(bell: socket.socket) -> int:
