@@ -223,18 +223,26 @@ class SubmittedRun:
                 except PoolError as error:
                     self._give_up(future, error)
                 self._entry = None
+        outcomes = self._outcomes
         try:
-            result, failure = self._outcomes.pop()
+            result, failure = outcomes[0]
         except IndexError:
             return
+        open_futures = self._client.open_futures
         try:
+            try:
+                outcomes.pop()
+            except IndexError:
+                return  # another thread has taken it, and resolves the future
             future.settle(result, failure)
-        except BaseException:
-            future.settle(result, failure)  # an interrupt has ended it
-            raise
-        finally:
-            self._client.open_futures.finish_driven(future)
+            open_futures.finish_driven(future)
             future.driver = None  # after its callbacks, which the end of a pool waits for
+        except BaseException:
+            # An interrupt came after any step. No other thread has the outcome, so all are done again.
+            future.settle(result, failure)
+            open_futures.finish_driven(future)
+            future.driver = None
+            raise
 
     def _take(self, future: PoolFuture[Any], entry: RingEntry | PlacedRun) -> None:
         """Take the outputs, or send the run as a message: then the connection's thread resolves the future."""

@@ -182,6 +182,40 @@ def test_an_interrupt_of_the_first_future_or_function_leaves_a_pool_that_works(s
     assert int(done.stdout) > 10
 
 
+#: Interrupts the wait for futures of runs at one moment after the other, and waits for each again.
+_RESULTS = """
+    import faulthandler, sys
+    import numpy as np
+    import poolrt
+    from tests.interrupting import is_interrupted
+
+    faulthandler.dump_traceback_later(100, exit=True)  # a hang shows where
+    graph = poolrt.Graph("relu")
+    graph.output("y", graph.eltwise(graph.input("x", (4, 8), "float32"), "relu"))
+    moments, again = 0, True
+    with poolrt.connect(sys.argv[1]) as pool:
+        model = pool.load(graph)
+        for number in range(200):
+            assert (model.submit(x=np.full((4, 8), number, np.float32)).result()["y"] == number).all()
+        while again:
+            x = np.full((4, 8), moments, np.float32)
+            futures = [model.submit(x=x) for _ in range(2)]
+            again = is_interrupted(futures[0].result, 1 + moments, "/poolrt/runs/submitted_run.py")
+            for future in futures:
+                assert (future.result(20)["y"] == moments).all()
+            moments += again
+        assert not pool._session.client.open_futures.all()
+    print(moments)
+"""
+
+
+def test_an_interrupt_while_the_result_of_a_run_is_taken_leaves_a_future_that_has_it(server: str) -> None:
+    client = [sys.executable, "-c", textwrap.dedent(_RESULTS), server]
+    done = subprocess.run(client, capture_output=True, text=True, timeout=110, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert int(done.stdout) >= 4
+
+
 def test_a_future_whose_thread_cannot_be_started_is_refused_and_the_next_one_works(server: str) -> None:
     with poolrt.connect(server) as pool:
         model, x = pool.load(relu_graph()), np.ones((4, 8), np.float32)
