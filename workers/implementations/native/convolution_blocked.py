@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
 from poolrt.cachestore.deferred_dataclass import dataclass, replace
@@ -18,11 +18,10 @@ from .chain import chain_source
 from .convolution_chain import bounds, refuse_bounded
 from .convolution_chunks import Sizes, chunks, cut, takes_chunks
 from .convolution_tiles import Tiling, strips, tiling
+from .convolution_walks import Corners, Step, Taps, Walks, corners, taps_of
 from .convolution_window import Window
 from .nest_builder import NestBuilder
 
-#: A step of the batch-reduce kernel: offset in the source, inputs read there, bytes of weights to skip afterwards.
-Step: TypeAlias = tuple[int, int, int]
 #: Slabs, rows and columns of positions.
 Shape: TypeAlias = tuple[int, int, int]
 
@@ -65,7 +64,7 @@ class NativeBlockedConvolution:
         source = padded(build, window, ("m", (int(Arg.SRC), 0)), op.src.dims[0] * planes)
         reach = Reach.of(window, op.weights.dims[1], 64)
         operands = in_place(op, attr, source, len(reach.steps) * 1024)
-        reduce(build, op, attr, target, reach.shape, reach.steps, reach.walk(planes, blocks), operands)
+        reduce(build, op, attr, target, reach.shape, reach.steps, reach.walk(planes, blocks), operands, reach)
         return build.program()
 
 
@@ -96,13 +95,18 @@ class Operands:
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """The source of tiles over blocked planes: positions, the kernel's steps, bytes of a slab, a row of tiles and a plane."""
+    """The source of tiles over blocked planes: positions, the kernel's steps, bytes of a slab, a row of tiles and a plane.
+
+    Each block of channels has a step for each of ``number`` taps; ``taps`` returns which of them a tile needs.
+    """
 
     shape: Shape
     steps: list[Step]
     slab: int
     row: int
     plane: int
+    number: int
+    taps: Callable[[Corners], Taps]
 
     @classmethod
     def of(cls, window: Window, channels: int, weight_row: int) -> Reach:
@@ -119,9 +123,11 @@ class Reach:
         lanes = [min(16, channels - first) for first in range(0, channels, 16)]
         steps = [(i * plane + tap, n, (16 - n) * weight_row) for i, n in enumerate(lanes) for tap in taps]
         if window.is_pointwise:
-            return cls((1, 1, window.depth.out * math.prod(window.out)), steps, 0, 0, plane)
+            shape = (1, 1, window.depth.out * math.prod(window.out))
+            return cls(shape, steps, 0, 0, plane, 1, lambda tile: None)
         row = window.step * phases * columns * 64
-        return cls((window.depth.out, *window.out), steps, window.slab_step * slab, row, plane)
+        needed = taps_of(window)
+        return cls((window.depth.out, *window.out), steps, window.slab_step * slab, row, plane, len(taps), needed)
 
     def walk(self, planes: int, group_planes: int) -> Walk:
         """Return the layout of tiles in images of ``planes`` and groups of ``group_planes`` planes."""
@@ -156,8 +162,13 @@ def reduce(
     steps: list[Step],
     walk: Walk,
     operands: Operands,
+    reach: Reach | None = None,
 ) -> None:
-    """Add the batch-reduce launch over the slabs, rows and columns of ``shape`` into blocks of 16 channels."""
+    """Add the batch-reduce launch over the slabs, rows and columns of ``shape`` into blocks of 16 channels.
+
+    With the ``reach`` that the steps are of, tiles leave taps out that read nothing but padding, as far as the level's kernel
+    can.
+    """
     if takes_chunks(target.isa, shape[1] * shape[2]):
         reduce_in_chunks(build, op, attr, target, shape, steps, walk, operands)
         return
@@ -170,13 +181,19 @@ def reduce(
     cut = strips(
         slabs * len(tiles.places), walk.group, sum(lanes for _, lanes, _ in steps) * blocks * 64, passes, groups
     )
-    tables = ([v for step in steps for v in step], tile_table(tiles, shape, walk), list(cut))
+    walks = Walks(steps, operands.weight_row)
+    table = tile_table(tiles, shape, walk)
+    entries: list[int] = []
+    for at, place in enumerate((slab, *each) for slab in range(slabs) for each in tiles.places):
+        needed = reach.taps(corners(tiles, *place)) if reach else None
+        entries += [*table[3 * at : 3 * at + 3], walks.place(needed, reach.number if reach else 1)]
+    tables = (walks.steps, walks.walks, entries, list(cut))
     dst_block = math.prod(shape) * 64
     low, bound = bounds(attr)
     args: tuple[LaunchArgument, ...] = (
         operands.src, operands.weights, operands.bias, operands.dst, operands.residual,
         *(("t", build.table(values)) for values in tables),
-        *ints((len(cut) - 1, op.groups, blocks, len(steps), channels)),
+        *ints((len(cut) - 1, op.groups, blocks, channels)),
         *ints((walk.image, walk.group, walk.row)),
         *ints((operands.weight_group, operands.weight_block, operands.weight_row)),
         *ints((op.groups * blocks * dst_block, dst_block)), ("f", low), ("f", bound),

@@ -72,7 +72,7 @@ class NativeGatheredConvolution:
         bias: LaunchArgument = ("m", (int(Arg.BIAS), 0)) if op.bias else ("i", 0)
         group = len(reach.steps) * 16 * row
         operands = Operands(source, weights, bias, sums, residual, group, 64, row)
-        reduce(build, op, attr, target, reach.shape, reach.steps, reach.walk(planes, blocks), operands)
+        reduce(build, op, attr, target, reach.shape, reach.steps, reach.walk(planes, blocks), operands, reach)
         _scatter(build, op.dst, op.groups, sums)
         return build.program()
 

@@ -26,22 +26,22 @@ def make(
     run; ``blocks`` are computed at once; ``ragged`` zeroes the lanes behind the last channel.
 
     Arguments of the kernel, sizes in bytes unless said otherwise: addresses of src, weights, bias (0: none), dst and
-    residual (0: none); the tables ``steps`` (T times src offset, lanes, weights to skip), ``tile_table`` (kind, src
-    offset, dst offset) and ``strip_table`` (first tile of each strip, and the end); then ``strips``, ``groups``, output
-    blocks a group, T, channels a group, then the strides src_batch, src_group, run (from run to run in src), weight_group,
-    weight_block, weight_row, dst_batch and dst_block, and the lower bounds applied before and after the residual is
-    added (-inf: none; without a residual only the second counts).
+    residual (0: none); the tables ``steps`` (T times src offset, lanes, weights to skip, for each walk), ``walks`` (offset in
+    steps, T, weights to skip first), ``tile_table`` (kind, src offset, dst offset, offset in walks) and ``strip_table`` (first
+    tile of each strip, and the end); then ``strips``, ``groups``, output blocks a group, channels a group, then the strides
+    src_batch, src_group, run (from run to run in src), weight_group, weight_block, weight_row, dst_batch and dst_block, and
+    the lower bounds applied before and after the residual is added (-inf: none; without a residual only the second counts).
     One item of work is a strip of tiles for ``blocks`` output blocks of one group of one image.
     """
-    first, second = tiles[0], tiles[-1]
+    large, small = tiles[0], tiles[-1]
     tail = "zero" if ragged else "none"
-    wide_first, wide_second = (make_tile(TileShape(runs, blocks, step, 4, tail)) for runs in (first, second))
-    single_first, single_second = (make_tile(TileShape(runs, 1, step, 4, tail)) for runs in (first, second))
+    wide_first, wide_second = (make_tile(TileShape(runs, blocks, step, 4, tail)) for runs in (large, small))
+    single_first, single_second = (make_tile(TileShape(runs, 1, step, 4, tail)) for runs in (large, small))
     two = len(tiles) > 1
 
     def conv(
         begin: int, end: int, src: int, weights: int, bias: int, dst: int, residual: int,
-        steps: int, tile_table: int, strip_table: int, strips: int, groups: int, group_blocks: int, T: int,
+        steps: int, walks: int, tile_table: int, strip_table: int, strips: int, groups: int, group_blocks: int,
         channels: int, src_batch: int, src_group: int, run: int, weight_group: int, weight_block: int,
         weight_row: int, dst_batch: int, dst_block: int, low: float, bound: float,
     ) -> None:  # fmt: skip
@@ -74,28 +74,32 @@ def make(
                 ahead = 0
                 if tile - first_tile < blocks and part + 1 < parts:
                     ahead = (blocks + tile - first_tile) * weight_block
-                entry = tile_table + tile * 24
+                entry = tile_table + tile * 32
+                walk = walks + iload(entry + 24)
+                taken = steps + iload(walk)
+                T = iload(walk + 8)
+                first = factors + iload(walk + 16)
                 at = source + iload(entry + 8)
                 to = target + iload(entry + 16)
                 is_second = two and iload(entry) != 0
                 if blocks == 1 or rest == blocks:
                     if is_second:
-                        wide_second(T, steps, at, run, factors, weight_block, weight_row, ahead, to, dst_block, 64,
+                        wide_second(T, taken, at, run, first, weight_block, weight_row, ahead, to, dst_block, 64,
                                     0, biases, biased, count, to_residual, low32, bound32)  # fmt: skip
                     else:
-                        wide_first(T, steps, at, run, factors, weight_block, weight_row, ahead, to, dst_block, 64,
+                        wide_first(T, taken, at, run, first, weight_block, weight_row, ahead, to, dst_block, 64,
                                    0, biases, biased, count, to_residual, low32, bound32)  # fmt: skip
                 else:
                     for j in range(rest):
-                        rows = factors + j * weight_block
+                        rows = first + j * weight_block
                         out = to + j * dst_block
                         before = j * 16
                         if is_second:
-                            single_second(T, steps, at, run, rows, weight_block, weight_row, 0, out, dst_block,
+                            single_second(T, taken, at, run, rows, weight_block, weight_row, 0, out, dst_block,
                                           64, 0, biases + before * 4, biased - before, count - before, to_residual,
                                           low32, bound32)  # fmt: skip
                         else:
-                            single_first(T, steps, at, run, rows, weight_block, weight_row, 0, out, dst_block,
+                            single_first(T, taken, at, run, rows, weight_block, weight_row, 0, out, dst_block,
                                          64, 0, biases + before * 4, biased - before, count - before, to_residual,
                                          low32, bound32)  # fmt: skip
 

@@ -9,9 +9,12 @@ import pytest
 
 from poolrt.workers.desc import Arg, Convolution, MemoryDesc, PostOp, PrimitiveAttr
 from poolrt.workers.engines.target import cpu_target
+from poolrt.workers.implementations.native.convolution_tiles import tiling
+from poolrt.workers.implementations.native.convolution_walks import Walks, corners, taps_of
+from poolrt.workers.implementations.native.convolution_window import Window
 from poolrt.workers.implementations.primitive_desc import UnsupportedPrimitive, primitive_desc, primitive_descs
 from poolrt.workers.kernels.spec import KernelSpec
-from tests.workers.cases import Case, cases
+from tests.workers.cases import Case, cases, integers
 from tests.workers.levels import target_of
 from tests.workers.native_runner import NativeRunner
 
@@ -123,3 +126,51 @@ def test_few_kernels_serve_all_convolutions_of_a_residual_network() -> None:
         primitive_desc(convolution(3, 64, 224, 7, 2), PrimitiveAttr(), target_of("x86-64-v4")).program().kernels
     )
     assert len(specs) <= 8
+
+
+@pytest.mark.parametrize(
+    ("size", "kernel", "strides", "apart", "before", "channels"),
+    [
+        pytest.param((33, 33), (3, 3), (1, 1), 12, 12, (32, 16), id="planes of three tiles a row"),
+        pytest.param((9, 10), (3, 2), (1, 1), 7, 8, (33, 17), id="a dilation of most of a plane"),
+        pytest.param((4, 4), (3, 3), (1, 1), 6, 6, (16, 16), id="only the middle is inside"),
+        pytest.param((3, 3), (1, 1), (1, 1), 1, 4, (16, 16), id="tiles in padding"),
+        pytest.param((21, 30), (3, 3), (2, 3), 5, 5, (20, 40), id="strides"),
+        pytest.param((40,), (5,), (1,), 9, 18, (48, 16), id="rows"),
+        pytest.param((5, 6, 15), (3, 3, 3), (1, 1, 1), 3, 3, (16, 32), id="volumes"),
+    ],
+)
+def test_taps_that_read_only_padding_are_left_out(
+    native: NativeRunner, isa: str, size: tuple[int, ...], kernel: tuple[int, ...], strides: tuple[int, ...], apart: int,
+    before: int, channels: tuple[int, int],
+) -> None:  # fmt: skip
+    ic, oc = channels
+    out = tuple(
+        (s + 2 * before - (k - 1) * apart - 1) // step + 1 for s, k, step in zip(size, kernel, strides, strict=True)
+    )
+    pads, gaps = (before,) * len(size), (apart - 1,) * len(size)
+
+    def md(*dims: int) -> MemoryDesc:
+        return MemoryDesc(dims, "f32", "any")
+
+    op = Convolution(md(2, ic, *size), md(oc, ic, *kernel), md(oc), md(2, oc, *out), strides, gaps, pads, pads, 1)
+    args = {
+        int(arg): integers(dims, arg)
+        for arg, dims in ((Arg.SRC, op.src.dims), (Arg.WEIGHTS, op.weights.dims), (Arg.BIAS, (oc,)))
+    }
+    for variant in completed(Case("far taps", op, args, rtol=0), isa):
+        native.check(variant, isa)
+
+
+def test_a_tile_takes_no_step_of_a_tap_in_padding() -> None:
+    """Of 33 columns in tiles of 11, two in three read padding with one of three taps that are 12 apart; rows do, too."""
+    walks = Walks([(0, 16, 0)] * 9, 64)
+    plane = MemoryDesc((1, 16, 33, 33), "f32")
+    op = Convolution(
+        plane, MemoryDesc((16, 16, 3, 3), "f32"), None, plane, (1, 1), (11, 11), (12, 12), (12, 12), 1
+    )  # fmt: skip
+    tiles, taps = tiling("x86-64-v4", 33, 33, 1), taps_of(Window.of(op))
+    places = [walks.place(taps(corners(tiles, 0, *place)), 9) for place in tiles.places]
+    taken = [walks.walks[place // 8 + 1] for place in places]
+    assert sum(taken) == (2 + 3 + 2) * (12 * 2 + 9 * 3 + 12 * 2)
+    assert len(walks.walks) == 3 * 9
