@@ -65,7 +65,9 @@ def test_each_target_is_one_that_make_knows_how_to_reach(tree: Path, target: str
 def test_an_installation_is_repeated_when_it_did_not_end_or_the_project_has_changed(
     tree: Path, target: str, stamp: str, extras: str
 ) -> None:
-    install = f"pip --disable-pip-version-check -q install --no-compile --config-settings editable_mode=compat -e '.{extras}'"
+    install = (
+        f"pip --disable-pip-version-check -q install --no-compile --config-settings editable_mode=compat -e '.{extras}'"
+    )
     # Given an installation that has ended, then it is not repeated
     assert install not in _plan(tree, target)
     # Given one that did not end, then it is
