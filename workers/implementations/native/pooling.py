@@ -1,7 +1,7 @@
 """Pooling: kernels forward for blocks of 16 channels, for row-major and for whole images; two backward.
 
 Windows of 3 x 3 that move by one have kernels of their own in both layouts, and so have large windows; row-major ones of few
-columns that move by one to four have others.
+columns that move by one to four have others. Windows in three dimensions that share slabs pool along the depth first.
 """
 
 from __future__ import annotations
@@ -9,7 +9,9 @@ from __future__ import annotations
 import math
 import struct
 
-from ...desc import Arg, Pooling, PrimitiveAttr
+from poolrt.cachestore.deferred_dataclass import replace
+
+from ...desc import Arg, MemoryDesc, Pooling, PrimitiveAttr
 from ...engines.target import Target
 from ...kernels.spec import KernelSpec
 from ..program import Launch, LaunchArgument, Program
@@ -50,10 +52,13 @@ class NativePooling(NativeImplementation[Pooling]):
         if op.dst.elements == 0:
             return Program((), ())
         memories: tuple[LaunchArgument, ...] = (("m", (Arg.SRC, 0)), ("m", (Arg.DST, 0)))
-        images = math.prod(op.dst.dims[:2])
-        lines = math.prod(op.dst.dims[2:-1])
         if op.dst.dtype in _LONGS and op.algorithm == "max":
             return self._longs(op, memories)
+        return self._slabs(op, memories) if _shares_slabs(op) else self._planes(op, memories)
+
+    def _planes(self, op: Pooling, memories: tuple[LaunchArgument, ...]) -> Program:
+        images = math.prod(op.dst.dims[:2])
+        lines = math.prod(op.dst.dims[2:-1])
         if is_blocked(op.dst):
             blocks = channel_blocks(op.dst)
             tail = channel_tail(op.dst) if op.dst.dims[1] % LANES else LANES
@@ -63,9 +68,34 @@ class NativePooling(NativeImplementation[Pooling]):
             return self._one(op, "blocked", args, op.dst.dims[0] * blocks * lines, _geometry(op))
         if _is_whole(op):
             return self._one(op, "whole", (*memories, ("i", math.prod(op.src.dims[2:]))), images, b"")
+        if _is_pairs(op):
+            kernel = KernelSpec.of("pooling_pairs", algorithm="max" if op.algorithm == "max" else "avg")
+            launch = Launch(0, (*memories, ("t", 0)), images * math.prod(op.dst.dims[2:-2]))
+            return Program((kernel,), (launch,), tables=_geometry(op))
         if _is_separable(op):
             return _separate(op, (*memories, ("t", 0)), images)
         return self._one(op, "rows", (*memories, ("t", 0)), images * lines, _geometry(op))
+
+    def _slabs(self, op: Pooling, memories: tuple[LaunchArgument, ...]) -> Program:
+        """Return the program that pools along the depth first, then in two dimensions."""
+        between = MemoryDesc((*op.src.dims[:2], op.dst.dims[2], *op.src.dims[3:]), op.src.dtype, op.src.tag)
+        flat = replace(
+            op, src=between, kernel=(1, *op.kernel[1:]), strides=(1, *op.strides[1:]), dilations=(0, *op.dilations[1:]),
+            padding_l=(0, *op.padding_l[1:]), padding_r=(0, *op.padding_r[1:]),
+        )  # fmt: skip
+        source, target = memories
+        # Behind the scratchpad of the second step.
+        room = -(-self._planes(flat, memories).scratchpad // 64) * 64
+        then = self._planes(flat, (("s", room), target))
+        elements = math.prod(between.padded_dims[3:])
+        images = op.dst.dims[0] * op.dst.padded_dims[1]
+        if is_blocked(op.dst):
+            elements, images = elements * LANES, images // LANES
+        kernel = KernelSpec.of("pooling_slabs", algorithm=op.algorithm)
+        args = (source, ("s", room), ("t", len(then.tables)), ("i", elements))
+        launch = Launch(len(then.kernels), args, images * op.dst.dims[2])
+        tables, scratchpad = then.tables + _geometry(op), room + between.nbytes
+        return Program((*then.kernels, kernel), (launch, *then.launches), tables, scratchpad)
 
     def _longs(self, op: Pooling, memories: tuple[LaunchArgument, ...]) -> Program:
         lanes, blocks, tail = 1, 1, 1
@@ -122,6 +152,22 @@ def _is_whole(op: Pooling) -> bool:
     return one and op.kernel == op.src.dims[2:] and not any((*op.dilations, *op.padding_l))
 
 
+def _is_pairs(op: Pooling) -> bool:
+    """Return whether f32 windows of 2 x 2 cover planes of short rows without padding, no column left."""
+    if op.dst.dtype != "f32" or len(op.kernel) < 2 or op.dst.dims[-1] >= LANES:
+        return False
+    *deep, height, width = zip(op.kernel, op.strides, op.dilations, op.padding_l, strict=True)
+    flat = all(each == (1, 1, 0, 0) for each in deep) and op.src.dims[2:-2] == op.dst.dims[2:-2]
+    covered = 2 * op.dst.dims[-2] <= op.src.dims[-2] and 2 * op.dst.dims[-1] == op.src.dims[-1]
+    return flat and covered and all(each == (2, 2, 0, 0) for each in (height, width))
+
+
+def _shares_slabs(op: Pooling) -> bool:
+    """Return whether f32 windows that see several slabs move by one along the depth: they see the most of these together."""
+    is_deep = len(op.kernel) == _SPATIAL and op.kernel[0] > op.strides[0] == 1
+    return is_deep and op.dst.dtype == "f32" and not _is_whole(op)
+
+
 def _slides(op: Pooling) -> bool:
     """Return whether windows of 3 x 3, one element deep, move by one in planes that are not windows themselves."""
     if len(op.kernel) < 2:
@@ -143,7 +189,8 @@ def _shifts(op: Pooling) -> bool:
     stride, window = op.strides[-1], op.kernel[-1]
     # Each window begins in the source: vectors behind one that does not are not looked at.
     begins = stride * (op.dst.dims[-1] - 1) - op.padding_l[-1] < op.src.dims[-1]
-    few = (2 if stride == 2 else 1) < window <= _SHIFTS
+    # Long rows of two columns a window are combined by `pooling_rows`, which takes less time then.
+    few = (2 if stride == 2 and op.dst.dims[-1] >= LANES else 1) < window <= _SHIFTS
     return stride in _STRIDES and few and op.dilations[-1] == 0 and begins
 
 

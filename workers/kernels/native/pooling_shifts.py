@@ -42,11 +42,14 @@ def make(isa: str, algorithm: str, dtype: str, window: int, stride: int) -> tupl
     reach, overlaps = 16 * stride, window > stride
 
     @inlined
-    def look(line: int, down: int, rows: int, index: int, width: int, nothing: Any) -> Any:
-        """Return the combinations of the rows' columns from ``index`` on, ``nothing`` outside of the rows."""
+    def look(line: int, down: int, rows: int, index: int, width: int, limit: int, nothing: Any) -> Any:
+        """Return the combinations of the rows' columns from ``index`` on, ``nothing`` outside of the rows.
+
+        Columns that no window sees may be others, which are read up to the address ``limit``.
+        """
         found = none(nothing)
         at = line
-        if index >= 0 and index + reach <= width:
+        if index >= 0 and (index + reach <= width or line + (rows - 1) * down + size * (index + reach) <= limit):
             for _ in range(rows):
                 found = take(found, at + size * index)
                 at += down
@@ -58,12 +61,12 @@ def make(isa: str, algorithm: str, dtype: str, window: int, stride: int) -> tupl
 
     @inlined
     def look_deep(
-        line: int, behind: int, planes: int, down: int, rows: int, index: int, width: int, nothing: Any
+        line: int, behind: int, planes: int, down: int, rows: int, index: int, width: int, limit: int, nothing: Any
     ) -> Any:
         """Return what `look` does, of the rows of some planes."""
-        found = look(line, down, rows, index, width, nothing)
+        found = look(line, down, rows, index, width, limit, nothing)
         for number in range(1, planes):
-            found = join(look(line + number * behind, down, rows, index, width, nothing), found)
+            found = join(look(line + number * behind, down, rows, index, width, limit, nothing), found)
         return found
 
     @inlined
@@ -86,6 +89,11 @@ def make(isa: str, algorithm: str, dtype: str, window: int, stride: int) -> tupl
         stop = width
         if not overlaps:
             stop = min(width, stride * out_width - left_w)
+        # If all windows end in their rows, what is behind a row does not matter: the planes of this range are read as one piece.
+        limit = 0
+        if stride * (out_width - 1) - left_w + window <= width:
+            last_channel, _, _ = row_of(end - 1, out_depth, out_height)
+            limit = src + size * width * height * depth * (last_channel + 1)
         known = -1
         first_divisor, divisor_inside, last_divisor = nothing, nothing, nothing
         channel, out_d, out_h = row_of(begin, out_depth, out_height)
@@ -112,12 +120,12 @@ def make(isa: str, algorithm: str, dtype: str, window: int, stride: int) -> tupl
             # What is behind a row is stored later, unless it is another range's.
             last = dst + size * (end * out_width - 16)
             index = -left_w
-            ahead = look_deep(line, behind, to_d - from_d, down, rows, index, width, nothing)
+            ahead = look_deep(line, behind, to_d - from_d, down, rows, index, width, limit, nothing)
             for w in range(0, out_width, 16):
                 here = ahead
                 ahead = none(nothing)
                 if index + reach < stop:
-                    ahead = look_deep(line, behind, to_d - from_d, down, rows, index + reach, width, nothing)
+                    ahead = look_deep(line, behind, to_d - from_d, down, rows, index + reach, width, limit, nothing)
                 value = along(here, ahead)
                 if not takes_max:
                     if w == 0:

@@ -139,3 +139,63 @@ def test_windows_with_padding_on_any_side_are_those_of_the_reference(algorithm: 
         want = results(op, PrimitiveAttr(), {Arg.SRC: given})[Arg.DST]
         got = native.results(pd, {Arg.SRC: given})[Arg.DST]
         np.testing.assert_allclose(got, want, 1e-5, 1e-5, err_msg=f"{op}")
+
+
+VOLUMES = [
+    pytest.param((4, 7, 7), (3, 3, 3), (1, 1, 1), 1, id="rows of 7"),
+    pytest.param((8, 5, 21), (3, 3, 3), (1, 1, 1), 1, id="rows of 21"),
+    pytest.param((6, 3, 3), (2, 2, 2), (1, 2, 2), 0, id="slabs of 9"),
+    pytest.param((9, 9, 40), (5, 5, 5), (1, 1, 1), 2, id="windows of 5"),
+    pytest.param((7, 2, 30), (4, 1, 1), (1, 1, 1), 0, id="along the depth only"),
+    pytest.param((6, 8, 18), (2, 3, 3), (1, 2, 2), 1, id="moved by two in slabs"),
+    pytest.param((3, 16, 16), (3, 16, 16), (1, 1, 1), 1, id="nearly all"),
+]
+
+
+@pytest.mark.parametrize(("size", "window", "strides", "pad"), VOLUMES)
+@pytest.mark.parametrize("algorithm", ["max", "avg_include_padding", "avg_exclude_padding"])
+def test_windows_that_share_slabs_are_those_of_numpy(
+    algorithm: str, size: tuple[int, ...], window: tuple[int, ...], strides: tuple[int, ...], pad: int, isa: str,
+    native: NativeRunner,
+) -> None:  # fmt: skip
+    rng = np.random.default_rng()
+    pads = tuple(min(pad, length - 1) for length in window)
+    for tag, channels, dilation in (("", 3, 0), ("aBcde16b", 20, 0), ("", 2, 1)):
+        far = (dilation, 0, 0)
+        if (window[0] - 1) * (dilation + 1) >= size[0] + 2 * pads[0]:
+            continue
+        values = rng.normal(size=(2, channels, *size)).astype(np.float32)
+        if algorithm == "max":
+            values[rng.random(values.shape) < 0.02] = -np.inf
+        widths = [(0, 0)] * 2 + [(each, each) for each in pads]
+        fill = {"max": -np.inf, "avg_include_padding": 0.0, "avg_exclude_padding": np.nan}[algorithm]
+        padded = np.pad(values.astype(np.float64), widths, constant_values=fill)
+        reach = ((window[0] - 1) * (dilation + 1) + 1, *window[1:])
+        seen = np.lib.stride_tricks.sliding_window_view(padded, reach, (2, 3, 4))
+        seen = seen[:, :, :: strides[0], :: strides[1], :: strides[2], :: dilation + 1]
+        exact = seen.max((5, 6, 7)) if algorithm == "max" else np.nanmean(seen, (5, 6, 7))
+        dst = MemoryDesc(exact.shape, "f32", tag)
+        op = Pooling(MemoryDesc(values.shape, "f32", tag), dst, algorithm, window, strides, far, pads, pads)
+        pd = primitive_desc(op, PrimitiveAttr(), target_of(isa))
+        assert any("pooling_slabs" in str(kernel) for kernel in pd.program().kernels)
+        got = native.results(pd, {Arg.SRC: values})[Arg.DST]
+        np.testing.assert_allclose(got, exact, 1e-5, 1e-6, err_msg=f"{op}")
+
+
+@pytest.mark.parametrize("size", [(14, 14), (8, 8), (4, 2), (5, 4), (150, 30), (7, 26), (3, 6, 10)])
+@pytest.mark.parametrize("algorithm", ["max", "avg_include_padding", "avg_exclude_padding"])
+def test_pairs_of_columns_that_cover_short_rows(
+    algorithm: str, size: tuple[int, ...], isa: str, native: NativeRunner
+) -> None:
+    rng = np.random.default_rng()
+    *deep, height, width = size
+    values = rng.normal(size=(3, 5, *size)).astype(np.float32)
+    values[rng.random(values.shape) < 0.02] = np.inf
+    pairs = values[..., : height // 2 * 2, :].reshape(3, 5, *deep, height // 2, 2, width // 2, 2)
+    exact = pairs.max((-3, -1)) if algorithm == "max" else pairs.astype(np.float64).mean((-3, -1))
+    ones, zeros, twos = (1,) * len(deep), (0,) * len(size), (*(1,) * len(deep), 2, 2)
+    src, dst = MemoryDesc(values.shape, "f32"), MemoryDesc((3, 5, *deep, height // 2, width // 2), "f32")
+    op = Pooling(src, dst, algorithm, (*ones, 2, 2), twos, zeros, zeros, zeros)
+    pd = primitive_desc(op, PrimitiveAttr(), target_of(isa))
+    assert [kernel.generator for kernel in pd.program().kernels] == ["pooling_pairs"]
+    np.testing.assert_allclose(native.results(pd, {Arg.SRC: values})[Arg.DST], exact, 1e-6, 1e-6, err_msg=f"{op}")
