@@ -52,7 +52,7 @@ class MappedBytes:
 
 def map_bytes(descriptor: int, size: int) -> MappedBytes | None:
     """Return a read-only shared mapping of a file's first bytes, which the file has; None where that is unsafe or impossible."""
-    if not _is_local(descriptor):
+    if not is_local(descriptor):
         return None
     address = _libc().mmap(None, size, mmap.PROT_READ, mmap.MAP_SHARED, descriptor, 0)
     return None if address in (None, _FAILED) else MappedBytes(address, size)
@@ -60,7 +60,7 @@ def map_bytes(descriptor: int, size: int) -> MappedBytes | None:
 
 def map_record(descriptor: int, size: int) -> mmap.mmap | None:
     """Return a read-only shared mapping of a file's first bytes; None where that is unsafe or impossible."""
-    if not _is_local(descriptor):
+    if not is_local(descriptor):
         return None
     try:
         return mmap.mmap(descriptor, size, mmap.MAP_SHARED, mmap.PROT_READ)
@@ -77,7 +77,8 @@ def reserve_bytes(descriptor: int, size: int) -> None:
     _libc().fallocate(descriptor, 0, 0, size)
 
 
-def _is_local(descriptor: int) -> bool:
+def is_local(descriptor: int) -> bool:
+    """Return whether an open file is on a file system of this host, among those in `_LOCAL`."""
     status = ctypes.create_string_buffer(_STATFS)
     if _libc().fstatfs(descriptor, status):
         return False

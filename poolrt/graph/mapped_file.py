@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple, cast
 import numpy as np
 from numpy.lib.array_utils import byte_bounds
 
+from poolrt.cachestore.mapping import is_local
 from poolrt.workers.memory.array_address import address_of
 from poolrt.workers.memory.array_room import readable_in_place
 from poolrt.workers.memory.buffer import SLACK
@@ -18,8 +19,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _PAGE: Final = mmap.PAGESIZE
-#: Changes of a file that are further apart have different times: file systems count in up to two seconds.
+#: Changes of a file that are further apart have different times: FAT counts in two seconds.
 _RESOLUTION_NS: Final = 2_000_000_000
+#: The same on file systems of this host that count in nanoseconds: ten times the longest tick of Linux's clock for them, 10 ms.
+_FINE_RESOLUTION_NS: Final = 100_000_000
+#: File systems that count coarser have times that are multiples of this: ext3's second, and the 10 ms of exFAT.
+_COARSE_NS: Final = 10_000_000
 
 
 class FileIdentity(NamedTuple):
@@ -37,16 +42,18 @@ class MappedFile(np.memmap):
 
     identity: FileIdentity | None
     path: str
+    is_local: bool
 
     def __new__(cls, file: BinaryIO, path: str | os.PathLike[str]) -> MappedFile:
         """Map an open file, which may be closed afterwards. Raises ValueError if it is empty, OSError if it cannot be mapped."""
         mapped = cast("MappedFile", super().__new__(cls, file, np.uint8, "r"))
         mapped.identity, mapped.path = _identity(os.fstat(file.fileno())), os.path.abspath(path)
+        mapped.is_local = is_local(file.fileno())
         return mapped
 
     def __array_finalize__(self, made_of: Any) -> None:
         super().__array_finalize__(made_of)
-        self.identity, self.path = None, ""
+        self.identity, self.path, self.is_local = None, "", False
 
     def part(self, start: int, nbytes: int) -> NDArray[np.uint8]:
         """Return bytes of the file as an array, which keeps the mapping."""
@@ -69,7 +76,7 @@ class MappedFile(np.memmap):
             found = _identity(os.stat(self.path))
         except OSError:
             return False
-        return found == self.identity and time.time_ns() - found.changed_ns > _RESOLUTION_NS
+        return found == self.identity and time.time_ns() - found.changed_ns > resolution_ns(found, self.is_local)
 
     def place(self, array: NDArray[Any]) -> int:
         """Return at which byte of the file an array begins."""
@@ -82,6 +89,11 @@ class MappedFile(np.memmap):
         if last > first:
             content: mmap.mmap = self._mmap  # type: ignore[attr-defined]
             content.madvise(mmap.MADV_DONTNEED, first, last - first)
+
+
+def resolution_ns(identity: FileIdentity, local: bool) -> int:
+    """Return how far apart, in nanoseconds, two changes of a file may be that its times do not tell from each other."""
+    return _FINE_RESOLUTION_NS if local and identity.changed_ns % _COARSE_NS else _RESOLUTION_NS
 
 
 def _identity(status: os.stat_result) -> FileIdentity:

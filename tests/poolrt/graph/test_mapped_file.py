@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import mmap
+import time
 from pathlib import Path
 from typing import Final
 
 import numpy as np
+import pytest
 
 from poolrt.graph.constant import Constant
-from poolrt.graph.mapped_file import MappedFile, file_of
+from poolrt.graph.mapped_file import FileIdentity, MappedFile, file_of, resolution_ns
+from tests.poolrt.pool.processes import wait_until
 
 #: Lines of a mapping in smaps after which no second size of it comes.
 _LINES: Final = 10
@@ -48,6 +51,27 @@ def test_a_file_is_another_one_after_every_change(tmp_path: Path) -> None:
         assert MappedFile(file, tmp_path / "a").identity == first
     assert _mapped(tmp_path / "b", bytes(64)).identity != first
     assert _mapped(tmp_path / "a", bytes(63)).identity != first
+
+
+def test_a_file_is_settled_once_its_times_show_the_next_change(tmp_path: Path) -> None:
+    file = _mapped(tmp_path / "a", bytes(64))
+    assert file.identity is not None
+    wait_until(file.is_settled, "the file is settled")
+    assert time.time_ns() - file.identity.changed_ns > resolution_ns(file.identity, file.is_local)
+    (tmp_path / "a").write_bytes(bytes(64))
+    assert not file.is_settled()
+    again = _mapped(tmp_path / "a", bytes(64))
+    assert again.identity != file.identity
+    wait_until(again.is_settled, "the file is settled again")
+
+
+@pytest.mark.parametrize("step_ns", [10_000_000, 1_000_000_000, 2_000_000_000])
+def test_files_settle_late_if_their_times_are_coarse_or_of_another_host(step_ns: int) -> None:
+    now = 1_800_000_000_123_456_789
+    fine, coarse = (FileIdentity(1, 2, 3, changed, changed) for changed in (now, now // step_ns * step_ns))
+    for identity, local in ((fine, False), (coarse, False), (coarse, True)):
+        assert resolution_ns(identity, local) >= 2_000_000_000
+    assert resolution_ns(fine, True) < resolution_ns(fine, False)
 
 
 def test_arrays_without_room_behind_them_in_the_mapping_are_not_read_in_place(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -14,13 +13,13 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper
 
+from poolrt.graph.mapped_file import MappedFile
 from poolrt.workers.primitives.provider import PrimitiveProvider
+from tests.poolrt.pool.processes import wait_until
 
 from .models import Array, model, session
 
 DEEP, WIDE = 512, 1040
-#: Of file systems: changes that are further apart have different times.
-OLD_S = 5.0
 
 
 @pytest.fixture(autouse=True)
@@ -67,8 +66,9 @@ def run(source: Any, cache: PrimitiveProvider, rows: int = 3) -> tuple[Array, Co
 
 def age(folder: Path) -> None:
     """Wait until changes of the files in a folder are old enough to be told from later ones."""
-    while time.time() - max(path.stat().st_ctime for path in folder.glob("*.weights")) < OLD_S / 2:
-        time.sleep(0.05)
+    for path in folder.glob("*.weights"):
+        with path.open("rb") as file:
+            wait_until(MappedFile(file, path).is_settled, f"{path} is settled")
 
 
 def test_the_second_session_rearranges_no_weights(
