@@ -1,7 +1,7 @@
 """Copy activations in blocks of 16 channels into a padded form that a convolution reads without bounds.
 
 The columns of a strided convolution are dealt to as many phases as its stride: neighbours in a phase are neighbours for
-the convolution, whatever its stride. Rows and slabs may be thinned likewise.
+the convolution, whatever its stride. Of slabs and rows, the kernel copies every `slab_step`-th and every `row_step`-th one.
 """
 
 from __future__ import annotations
