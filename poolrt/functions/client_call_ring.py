@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Final, TypeAlias
 
 from poolrt.cachestore.deferred_interrupts import deferred_interrupts
-from poolrt.priorities import divide, find_place
+from poolrt.priorities import OVERTAKEN_LIMIT, divide, find_place
 from poolrt.workers.ipc.call_ring import CAPACITY, DOZES, SLEEPS, SUBMITTED, TAKEN_BACK, SubmittingCallRing
 from poolrt.workers.ipc.channel import Channel, MalformedMessage
 from poolrt.workers.ipc.ring import BELL
@@ -103,8 +103,18 @@ class ClientCallRing:
         lower = self._lower_calls(priority)
         if not lower:
             return self.append(call, waiting)
+        words = self.ring
+        first, last = lower[0].sequence, words.submitted
         with deferred_interrupts():
-            return self._insert_before(lower, call, waiting)
+            taken = words.hold(first, last)
+            try:
+                lower = [each for each in lower if each.sequence > taken]
+                return self._insert_before(lower, call, waiting) if lower else self.append(call, waiting)
+            finally:
+                back = {at for at, each in enumerate(self.calls, words.consumed + 1) if each is None}
+                words.release(range(first, last + 1), back)
+                if words.words[SLEEPS]:
+                    self.wake(waits=True)  # it has come to an entry that was held
 
     def count_before(self, priority: int) -> int:
         """Return how many calls the worker would end before a new one of a priority."""
@@ -126,25 +136,18 @@ class ClientCallRing:
         return waiting[find_place(waiting, priority) :]
 
     def _insert_before(self, lower: list[RingCall], call: RingCall, waiting: Waiting) -> bool:
+        """Write a call and those of lower priority in their order, to the places of these, which are held, and one more."""
         words, calls = self.ring, self.calls
-        last = words.submitted
-        is_full = last - words.consumed >= CAPACITY
+        first, last = lower[0].sequence, words.submitted
         place = words.reserve(call.payload)
         if place < 0:
             return False
-        certain = words.take_back(range(lower[0].sequence, last + 1))
-        # Any other one is begun, or the worker says that it was taken back.
-        lower = [each for each in lower if each.sequence > last - certain]
-        if not lower:
-            return self.append(call, waiting)
-        first = lower[0].sequence
+        # Those that were taken back leave room.
+        has_room = last - words.consumed < CAPACITY or len(lower) <= last - first
+        if not has_room and all(each.overtaken >= OVERTAKEN_LIMIT for each in lower):
+            return False
         before, behind = divide(lower)
-        left_out: RingCall | None = None
-        if is_full and len(lower) == last - first + 1:
-            if not behind:
-                words.restore([each.sequence for each in lower])
-                return False
-            left_out = behind.pop()
+        left_out = None if has_room else behind.pop()
         former = [each.sequence for each in (*before, *behind)]
         index = first - words.consumed - 1
         for at in range(index, len(calls)):

@@ -8,8 +8,11 @@ one more may have been begun, and the others were never begun.
 
 The client takes an entry back by writing its sequence to a word beside it, then reading `TAKEN`. The worker writes `TAKEN`, then
 reads that word. Both order the store before the load (`fence`), so at least one of them sees the other: an entry that was not
-taken when the client looked is never begun. The client may then write other entries to its place and those behind it, and clear
-that word. The worker reads an entry after that word only, so it finds that the old one was taken back, or the new one.
+taken when the client looked is never begun.
+
+To change the order of entries, the client *holds* them in the same way: it writes their sequences with `_HELD` to these words.
+A worker that comes to a held entry has none: it corrects `TAKEN`, and goes on to other work or to sleep. So entries behind
+`TAKEN` stay where they are while the client writes others to their places, and a later one never begins before an earlier one.
 
 A side sleeps in the same way: it writes that it does, then looks once more, and the other one rings its bell only if it sees
 that. A worker that had many entries first *dozes*: it wakes by itself after `DOZE_S` seconds, so the client rings only if it
@@ -22,7 +25,7 @@ copies arguments before they are used. Limitation: as for the rings of runs, cou
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Sequence
 from struct import Struct
 from typing import Any, Final, NamedTuple
 
@@ -48,7 +51,7 @@ _BEGUN: Final = 17
 _DONE: Final = 18
 SLEEPS: Final = 19
 _PACE: Final = 20  # nanoseconds of each of the last calls
-_BACK: Final = 64  # client; at the place of an entry its sequence, if it is taken back
+_BACK: Final = 64  # client; at the place of an entry its sequence, if it is taken back or held
 _ENTRIES: Final = (
     _BACK + CAPACITY
 )  # client; sequence, function, request, start and size of its arguments, short arguments
@@ -77,6 +80,8 @@ _MANY: Final = 16
 _LONG_NS: Final = 100_000
 #: Added to the number of a sleep that is a doze.
 DOZES: Final = 2**62
+#: Added to the sequence of an entry that the client may be about to move.
+_HELD: Final = 2**63
 
 
 class CallEntry(NamedTuple):
@@ -241,18 +246,29 @@ class SubmittingCallRing(CallRing):
             self._bytes[_ARGUMENTS + start : _ARGUMENTS + start + len(arguments)] = arguments
         return start
 
-    def restore(self, sequences: Iterable[int]) -> None:
-        """Let the worker begin entries that were taken back, for certain."""
-        for sequence in sequences:
-            self._words[_BACK + (sequence - 1) % CAPACITY] = 0
+    def hold(self, first: int, last: int) -> int:
+        """Stop the worker at entries from ``first`` to ``last``; return the last one that it may have taken. Call `release` then.
+
+        Entries behind that one are certain not to begin before.
+        """
+        words = self._words
+        for sequence in range(first, last + 1):
+            words[_BACK + (sequence - 1) % CAPACITY] = sequence | _HELD
+        fence()
+        return words[_TAKEN]
+
+    def release(self, sequences: range, taken_back: Container[int]) -> None:
+        """Let the worker go on with entries that it was stopped at, except those that are taken back. The caller rings."""
+        # The first one last: the worker begins none of them until all are released.
+        for sequence in reversed(sequences):
+            self._words[_BACK + (sequence - 1) % CAPACITY] = sequence if sequence in taken_back else 0
 
     def rearrange(
         self, first: int, former: Sequence[int], at: int, function: int, request: int, start: int, arguments: bytes
     ) -> None:
         """Write those entries at ``first`` and behind it that were at ``former``, and a new one behind ``at`` of them.
 
-        All were taken back, for certain, and the worker may begin them then. Other ones behind them remain taken back. The
-        last one may be further than any was submitted.
+        All places are held, and the worker has taken none of them. The last one may be further than any was submitted.
         """
         words = self._words
         size = 8 * _ENTRY_WORDS
@@ -265,7 +281,6 @@ class SubmittingCallRing(CallRing):
             self._bytes[place + 8 : place + size] = body
         last = first + len(former)
         self._space.keep_until(first, max(last, words[SUBMITTED]))
-        self.restore(range(first, last + 1))
         if last > words[SUBMITTED]:
             words[SUBMITTED] = last
 
@@ -309,10 +324,14 @@ class ServingCallRing(CallRing):
     @property
     def has_entries(self) -> bool:
         """Whether there is an entry to take."""
-        return self._words[SUBMITTED] != self._count
+        words, count = self._words, self._count
+        return words[SUBMITTED] != count and words[_BACK + count % CAPACITY] <= count + 1
 
     def take(self) -> CallEntry | None:
-        """Return the next entry that is not taken back, None if there is none; its call begins. Raises MalformedRing."""
+        """Return the next entry that is not taken back, None if there is none, or it is held; its call begins.
+
+        Raises MalformedRing.
+        """
         words, count = self._words, self._count
         while (waiting := words[SUBMITTED] - count) != 0:
             if not 0 < waiting <= CAPACITY:
@@ -321,11 +340,14 @@ class ServingCallRing(CallRing):
             expected = count + 1
             words[_TAKEN] = expected
             fence()
-            if words[_BACK + place] == expected:
+            if (back := words[_BACK + place]) >= expected:
+                if back != expected:
+                    words[_TAKEN] = count
+                    return None
                 self.complete(TAKEN_BACK)
                 count = expected
                 continue
-            # Now: the client may have written another entry here, which it had taken back before.
+            # Now: the client may have written another entry here, which it held before.
             sequence, function, request, start, nbytes, arguments = _ENTRY.unpack_from(
                 self._bytes, 8 * (_ENTRIES + place * _ENTRY_WORDS)
             )

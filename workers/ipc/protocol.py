@@ -14,8 +14,8 @@ from typing import Any, Final, Self
 from .bounded_decoding import Payload
 from .channel import FRAME, MAX_MESSAGE, MalformedMessage, Message
 
-#: Changes with any change of a message; a client and a coordinator of different versions refuse each other.
-VERSION: Final = 15
+#: Changes with any change of a message or a ring; a client and a coordinator of different versions refuse each other.
+VERSION: Final = 16
 #: Longest message of a client, in bytes, with a graph, with a function, and of any other kind.
 GRAPH_BYTES: Final = 32 * 1024 * 1024
 CALL_BYTES: Final = MAX_MESSAGE // 2

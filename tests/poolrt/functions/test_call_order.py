@@ -42,18 +42,24 @@ def _call(request: int, priority: int, arguments: bytes | None = None) -> RingCa
 
 
 def _serve(memory: object, calls: int) -> None:
-    """Count each call in a table, and a wrong one as a hundred, at random speed, until the table is full."""
+    """Count each call in a table, and a wrong one as a hundred, at random speed, until the table is full.
+
+    Behind that, the calls are noted in the order in which they begin.
+    """
     words = np.frombuffer(memory, np.uint8)  # type: ignore[call-overload]
     ring = ServingCallRing(7, words[:NBYTES].data)
     table = words[NBYTES:].view(np.uint32)
     generator = random.Random(5)
     until = time.monotonic() + 100
+    begun = 0
     while not table[calls] and time.monotonic() < until:
         entry = ring.take()
         if entry is None:
             time.sleep(0)
             continue
         table[entry.request] += 1 if entry.arguments == _arguments(entry.request) else 100
+        table[calls + 1 + begun % calls] = entry.request
+        begun += 1
         if generator.random() < 0.2:
             time.sleep(0.00002)
         ring.complete(RETURNED)
@@ -86,36 +92,86 @@ def _read(ring: ClientCallRing, waiting: OrderedQueue[RingCall]) -> int:
     return returned
 
 
-def test_calls_that_change_their_places_while_the_worker_takes_them_are_called_once() -> None:
-    calls = 4000
-    memory = multiprocessing.get_context("fork").RawArray("B", NBYTES + 4 * calls + 4096)
+@contextmanager
+def _beside_a_worker(calls: int) -> Iterator[tuple[ClientCallRing, np.ndarray]]:
+    """Yield a ring of which another process takes calls, and a table of how often each was called and of their order."""
+    memory = multiprocessing.get_context("fork").RawArray("B", NBYTES + 8 * calls + 4096)
     words = np.frombuffer(memory, np.uint8)
     table = words[NBYTES:].view(np.uint32)
     worker = multiprocessing.get_context("fork").Process(target=_serve, args=(memory, calls), daemon=True)
     worker.start()
+    try:
+        with _client_ring(words[:NBYTES].data) as ring:
+            yield ring, table
+    finally:
+        table[calls] = 1
+        worker.join(10)
+
+
+def _place(ring: ClientCallRing, waiting: OrderedQueue[RingCall]) -> None:
+    """Place calls as `place_in_order` does."""
+    while waiting:
+        call = waiting[0]
+        if not ring.insert(call, waiting, waiting.highest):
+            break
+        waiting.take(call)
+
+
+def test_calls_that_change_their_places_while_the_worker_takes_them_are_called_once() -> None:
+    calls = 4000
     generator = random.Random(3)
     waiting: OrderedQueue[RingCall] = OrderedQueue()
     cancelled: set[int] = set()
     numbers = iter(range(calls))
     ended, deadline = 0, time.monotonic() + 80
-    with _client_ring(words[:NBYTES].data) as ring:
+    with _beside_a_worker(calls) as (ring, table):
         while ended + len(cancelled) < calls and time.monotonic() < deadline:
             for number in [number for _, number in zip(range(generator.randrange(4)), numbers, strict=False)]:
                 waiting.append(_call(number, generator.randrange(-8, 8)))
-            while waiting:
-                call = waiting[0]
-                if not ring.insert(call, waiting, waiting.highest):
-                    break
-                waiting.take(call)
+            _place(ring, waiting)
             if generator.random() < 0.05 and (last := ring.next_call()) is not None and ring.take_back(last):
                 last.ring = None
                 cancelled.add(last.request)
             ended += _read(ring, waiting)
-    table[calls] = 1
-    worker.join(10)
     assert ended + len(cancelled) == calls
     assert len(cancelled) > 3
     assert [int(found) for found in table[:calls]] == [int(number not in cancelled) for number in range(calls)]
+
+
+def test_calls_that_change_their_places_begin_in_order_and_are_overtaken_64_times_at_most() -> None:
+    calls = 3000
+    generator = random.Random(9)
+    waiting: OrderedQueue[RingCall] = OrderedQueue()
+    # Most are urgent: the oldest of others are overtaken as often as the limit allows.
+    priorities = [generator.choice((-3, 0, 0, *[7] * 20)) for _ in range(calls)]
+    submitted = ended = 0
+    deadline = time.monotonic() + 80
+    with _beside_a_worker(calls) as (ring, table):
+        while ended < calls and time.monotonic() < deadline:
+            # Given rows of calls, of which the worker takes some while others go before them
+            while submitted < calls and submitted - ended < 300 and generator.random() < 0.9:
+                waiting.append(_call(submitted, priorities[submitted]))
+                submitted += 1
+                _place(ring, waiting)
+            _place(ring, waiting)
+            ended += _read(ring, waiting)
+    begun = [int(number) for number in table[calls + 1 : 2 * calls + 1]]
+    assert sorted(begun) == [*range(calls)]
+    for priority in {*priorities}:
+        # Then those of one priority begin in their order
+        mine = [number for number in begun if priorities[number] == priority]
+        assert mine == sorted(mine)
+        # And as many urgent ones as the limit says overtake one that is the oldest of its priority; it may have been overtaken by
+        # others of priority 0 before it was the oldest
+        overtaken = 0
+        waits = iter(mine)
+        oldest = next(waits)
+        for number in begun:
+            if number == oldest:
+                overtaken, oldest = 0, next(waits, calls)
+            elif priorities[number] == 7 > priority and number > oldest:
+                overtaken += 1
+                assert overtaken <= OVERTAKEN_LIMIT
 
 
 def test_a_full_ring_leaves_the_last_call_of_lower_priority_out() -> None:

@@ -132,6 +132,48 @@ def test_an_entry_that_is_taken_back_is_never_called_and_each_other_one_is_calle
     assert [int(count) for count in table[:calls]] == [int(n + 1 not in returned) for n in range(calls)]
 
 
+def test_a_worker_has_no_entry_while_the_next_one_is_held() -> None:
+    # Given five entries, of which the worker calls the first one, and the fourth is taken back
+    client, worker = _sides()
+    for number in range(5):
+        client.publish(client.append(1, number, b"x"))
+    assert worker.take() is not None
+    client.take_back(range(4, 5))
+    # When the client holds all from the second one on
+    assert client.hold(2, 5) == 1
+    assert worker.complete(RETURNED)
+    # Then the worker has none, and sleeps
+    assert not worker.has_entries
+    assert worker.take() is None
+    assert (client.taken, client.begun, client.done) == (1, 1, 1)
+    assert worker.sleep()
+    assert client.must_ring()
+    # And goes on with the entries at their new places once they are released
+    client.rearrange(2, [3, 2], 1, 1, 99, 0, b"y")
+    client.release(range(2, 6), {5})
+    worker.awake()
+    found = []
+    while (entry := worker.take()) is not None:
+        found.append((entry.sequence, entry.request, entry.arguments))
+        worker.complete(RETURNED)
+    assert found == [(2, 2, b"x"), (3, 99, b"y"), (4, 1, b"x")]
+    assert [client.outcome(sequence)[0] for sequence in range(1, 6)] == [*[RETURNED] * 4, TAKEN_BACK]
+
+
+def test_an_entry_that_the_worker_has_taken_is_not_held() -> None:
+    client, worker = _sides()
+    for number in range(3):
+        client.publish(client.append(1, number, b"x"))
+    assert worker.take() is not None
+    assert client.hold(1, 3) == 1
+    client.release(range(1, 4), ())
+    assert worker.complete(RETURNED)
+    assert worker.has_entries
+    entry = worker.take()
+    assert entry is not None
+    assert entry.request == 1
+
+
 def test_no_content_of_the_memory_raises_anything_but_malformed_ring() -> None:
     generator = np.random.default_rng(17)
     wild = [0, 1, 2, 64, 65, 10**6, 2**63, 2**64 - 1]
