@@ -21,7 +21,7 @@ from poolrt.cachestore.file_lock import lock_file, unlock_file
 from poolrt.cachestore.redis.embedded import EmbeddedServer
 from poolrt.cachestore.redis.server_binary import find_server
 
-from ..server_programs import VERSIONS, program_of
+from ..server_programs import VERSIONS, missing, program_of
 from ..waiting import wait_until
 
 
@@ -119,6 +119,34 @@ def test_it_outlives_a_kill_with_its_data(folder: Path) -> None:
     server.ensure()
     assert pid_of(folder) != pid
     assert run_command(server, "GET", "name") == b"value"
+
+
+def test_a_kill_loses_no_answered_command_while_the_disk_is_slow(folder: Path, tmp_path: Path) -> None:
+    if shutil.which("gcc") is None:
+        missing("gcc", "gcc libc6-dev")
+    # Given a server whose syncs take a second each
+    source, library, program = tmp_path / "slow.c", tmp_path / "slow.so", tmp_path / "slow-redis"
+    source.write_text(
+        "#include <unistd.h>\n"
+        "int fdatasync(int fd) { usleep(1000000); return 0; }\n"
+        "int fsync(int fd) { usleep(1000000); return 0; }\n"
+    )
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", library, source], check=True, timeout=60)
+    program.write_text(f'#!/bin/sh\nLD_PRELOAD={library} exec {find_server(None)} "$@"\n')
+    program.chmod(0o700)
+    server = EmbeddedServer(str(folder), program=str(program))
+    server.ensure()
+    # When it is killed after commands for longer than a server puts off its writes between two syncs
+    answered, until = 0, time.monotonic() + 1.5
+    while time.monotonic() < until:
+        run_command(server, "INCR", "number")
+        answered += 1
+        time.sleep(0.01)
+    os.kill(pid_of(folder), signal.SIGKILL)
+    wait_until(lambda: not server.is_running())
+    # Then the next one has them all
+    server.ensure()
+    assert run_command(server, "GET", "number") == b"%d" % answered
 
 
 def test_a_stop_keeps_its_data(folder: Path) -> None:
