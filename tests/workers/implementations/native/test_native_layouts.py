@@ -48,8 +48,8 @@ def test_a_tensor_without_elements_needs_no_launch(kind: str) -> None:
         assert primitive_desc(case.op, case.attr, cpu_target()).program().launches == ()
 
 
-# Of pooling, three algorithms times five widths of windows that move by two, three for volumes that are pooled along the depth first,
-# and maxima and averages of pairs in short rows.
+# Of pooling, three algorithms times five widths of windows that move by two, three for volumes that are pooled along the depth
+# first, and maxima and averages of pairs in short rows.
 @pytest.mark.parametrize(("kind", "most"), [("pooling", 24 + 15 + 3 + 2), ("softmax", 4), ("concat", 1)])
 def test_shapes_share_kernels(kind: str, most: int) -> None:
     """A kernel is specialised by algorithm and layout class, a few by the width of a small window, never by other sizes."""
