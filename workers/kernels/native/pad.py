@@ -8,16 +8,39 @@ before, elements kept). src begins at the first element that is kept.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
-from .bits import copy_bytes, fill_bytes
+from .bits import copy_bytes, fill_bytes, make_load, make_store
 from .compiler import types
+from .compiler.language import inlined
 from .padded_index import padded_index
 from .vec import iload
+
+#: Units of a margin that are stored one by one.
+_FEW: Final = 8
 
 
 def make(isa: str) -> tuple[Callable[..., None], Any]:
     """Return the kernel, and its signature. ``pattern`` has eight bytes of constant elements; see `padded_index` for modes."""
+    load_4, store_4 = make_load(4), make_store(4)
+
+    @inlined
+    def margin(
+        first: int, last: int, read: int, written: int, before: int, kept: int, unit: int, mode: int, pattern: int
+    ) -> None:
+        """Write the units beside those that are kept; those of four bytes, which most are, take no branch each."""
+        if mode == 0:
+            if unit == 4 and last - first < _FEW:
+                for at in range(first, last):
+                    store_4(written + 4 * at, pattern)
+            else:
+                fill_bytes(written + first * unit, pattern, (last - first) * unit)
+        elif unit == 4:
+            for at in range(first, last):
+                store_4(written + 4 * at, load_4(read + 4 * padded_index(mode, at - before, kept)))
+        else:
+            for at in range(first, last):
+                copy_bytes(written + at * unit, read + padded_index(mode, at - before, kept) * unit, unit)
 
     def kernel(
         begin: int, end: int, src: int, dst: int, table: int, dims: int, lines: int, group: int, line_dst: int, line_src: int,
@@ -48,22 +71,21 @@ def make(isa: str) -> tuple[Callable[..., None], Any]:
                 index = padded_index(mode, line - line_before, line_kept)
                 filled = not inside or index < 0
                 read, written = source + index * line_src, target + line * line_dst
-                at = first
                 if filled and dst_step == unit:
-                    fill_bytes(written + at * unit, pattern, (last - at) * unit)
-                    at = last
-                while at < last:
-                    to, own = written + at * dst_step, at - before
-                    if adjacent and not filled and 0 <= own < kept:
-                        count = min(last - at, kept - own)
-                        copy_bytes(to, read + own * unit, count * unit)
-                        at += count
-                        continue
-                    index = padded_index(mode, own, kept)
-                    if filled or index < 0:
-                        fill_bytes(to, pattern, unit)
-                    else:
-                        copy_bytes(to, read + index * src_step, unit)
-                    at += 1
+                    fill_bytes(written + first * unit, pattern, (last - first) * unit)
+                elif adjacent and not filled:
+                    start_kept, end_kept = max(first, min(last, before)), max(first, min(last, before + kept))
+                    margin(first, start_kept, read, written, before, kept, unit, mode, pattern)
+                    if end_kept > start_kept:
+                        own = (start_kept - before) * unit
+                        copy_bytes(written + start_kept * unit, read + own, (end_kept - start_kept) * unit)
+                    margin(end_kept, last, read, written, before, kept, unit, mode, pattern)
+                else:
+                    for at in range(first, last):
+                        place = padded_index(mode, at - before, kept)
+                        if filled or place < 0:
+                            fill_bytes(written + at * dst_step, pattern, unit)
+                        else:
+                            copy_bytes(written + at * dst_step, read + place * src_step, unit)
 
     return kernel, types.void(*[types.int64] * 21)

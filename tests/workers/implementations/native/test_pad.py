@@ -57,6 +57,17 @@ def test_margins_of_every_mode_and_size_of_elements(native: NativeRunner, mode: 
 
 
 @pytest.mark.parametrize("mode", PAD_MODES)
+def test_wide_margins_and_rows_of_several_items(native: NativeRunner, mode: str) -> None:
+    for dtype in ("f32", "s16", "s64"):
+        for dims, left, right in (
+            ((3, 20), (1, 9), (0, 17)),
+            ((2, 9000), (0, 8000), (1, 3)),
+            ((2, 3, 1), (0, 2, 12), (0, 0, 8)),
+        ):
+            check(native, MemoryDesc(dims, dtype), left, right, mode, 3.0)
+
+
+@pytest.mark.parametrize("mode", PAD_MODES)
 def test_margins_of_any_strides(native: NativeRunner, mode: str) -> None:
     src = MemoryDesc((4, 5, 6), "f32", strides=(1000, 100, 7))
     check(native, src, (1, 0, 2), (0, 3, 1), mode, 1.0)
