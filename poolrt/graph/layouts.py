@@ -9,19 +9,24 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, TypeAlias
 
 from poolrt.cachestore.deferred_dataclass import replace
-from poolrt.workers.desc import MemoryDesc, OpDesc
+from poolrt.workers.desc import Convolution, MemoryDesc, OpDesc
 
 #: Data types that fast implementations convert to f32.
 _NARROW: Final = ("f16", "bf16")
 #: Row-major convolutions of one channel a group have vectors of 16 columns, blocked ones of 16 channels: below so many columns
-#: of the result these are faster, reorders included, and below so many channels they are not.
+#: of the result these are faster, reorders included, and below so many channels they are not. ISA level -> columns; `_COLUMNS`
+#: on others.
+_COLUMNS_OF: Final = {"x86-64-v4": 15}
 _COLUMNS: Final = 12
 _CHANNELS: Final = 16
 _Policy: TypeAlias = "Callable[[Any, Sequence[MemoryDesc], Sequence[bool]], Iterator[OpDesc]]"
 
 
-def candidates(op: OpDesc, operands: Sequence[MemoryDesc], constant: Sequence[bool]) -> Iterator[OpDesc]:
+def candidates(op: OpDesc, operands: Sequence[MemoryDesc], constant: Sequence[bool], isa: str = "") -> Iterator[OpDesc]:
     """Yield row-major ``op`` in the layouts to try; ``constant`` says which operands never change."""
+    if isinstance(op, Convolution):
+        yield from _convolution(op, operands, constant, _COLUMNS_OF.get(isa, _COLUMNS))
+        return
     yield from _POLICIES.get(op.kind, _first_operand)(op, operands, constant)
 
 
@@ -33,10 +38,12 @@ def _windows(op: Any, operands: Sequence[MemoryDesc], constant: Sequence[bool]) 
     yield replace(op, src=_any(op.src), weights=_any(op.weights), dst=_any(op.dst))
 
 
-def _convolution(op: Any, operands: Sequence[MemoryDesc], constant: Sequence[bool]) -> Iterator[OpDesc]:
+def _convolution(
+    op: Convolution, operands: Sequence[MemoryDesc], constant: Sequence[bool], columns: int
+) -> Iterator[OpDesc]:
     channels = op.src.dims[1]
     is_native = op.is_forward and op.src.dtype == "f32" and op.src.ndims in (3, 4, 5) and operands[0].is_plain
-    fits = op.dst.dims[-1] >= _COLUMNS or channels < _CHANNELS
+    fits = op.dst.dims[-1] >= columns or channels < _CHANNELS
     if is_native and fits and op.groups == channels == op.dst.dims[1] > 1:
         # One channel a group: reorders into blocks of channels and back would take longer than the sums.
         yield replace(op, weights=_any(op.weights))
@@ -168,7 +175,6 @@ def _in_float32(weights: MemoryDesc) -> MemoryDesc:
 
 
 _POLICIES: Final[dict[str, _Policy]] = {
-    "convolution": _convolution,
     "deconvolution": _windows,
     "inner_product": _product,
     "matmul": _matmul,

@@ -139,9 +139,12 @@ class _Lowering:
         """
         refused: UnsupportedPrimitive | None = None
         for place in dict.fromkeys((node.engine,) if node.engine else (self.graph.engine, HOST)):
-            options = candidates(op, [s.desc for s in sources], [self.builder.is_constant(s) for s in sources])
+            constant = [self.builder.is_constant(source) for source in sources]
+            target = self.targets[place]
+            level = target.isa if target.engine_kind == HOST else ""
+            options = candidates(op, [source.desc for source in sources], constant, level)
             try:
-                return place, choose(options, attributes, self.targets[place], node.implementation)
+                return place, choose(options, attributes, target, node.implementation)
             except UnsupportedPrimitive as error:
                 refused = refused or error
         return refused or UnsupportedPrimitive("there is no engine")

@@ -14,6 +14,7 @@ from poolrt.graph.wire_parser import parse
 from poolrt.workers.desc.codec import decode, encode
 from poolrt.workers.implementations.primitive_desc import find_accepting
 from poolrt.workers.plans.execution_plan import ExecutionPlan, PlaceKind
+from tests.workers.levels import target_of
 
 from .lowering import CPU, kinds, lowered, reorders, steps
 
@@ -184,3 +185,17 @@ def test_layers_that_are_alike_are_described_once(monkeypatch: pytest.MonkeyPatc
     g.output("y", x)
     assert kinds(lowered(g)) == ["softmax"] * 5
     assert len(described) == 1
+
+
+def test_short_rows_of_a_depthwise_convolution_are_blocked_below_a_width_of_each_level() -> None:
+    weights = np.zeros((32, 1, 3, 3), np.float32)
+    found = {}
+    for level in ("x86-64-v3", "x86-64-v4"):
+        for width in (11, 12, 14, 15):
+            g = Graph("depthwise")
+            g.output("y", g.convolution(g.input("x", (1, 32, 9, width)), weights, padding=1, groups=32))
+            ops: list[Any] = [pd.op for pd in lower(g.to_ir(), {"cpu": target_of(level)}).primitives]
+            (tag,) = (op.src.tag for op in ops if op.kind == "convolution")
+            found[level, width] = tag == "abcd"
+    assert [width for (level, width), plain in found.items() if plain and level == "x86-64-v3"] == [12, 14, 15]
+    assert [width for (level, width), plain in found.items() if plain and level == "x86-64-v4"] == [15]
