@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import operator
 import struct
+from collections.abc import Sequence
 from typing import Final
 
 from ...desc import Arg, PrimitiveAttr, Resampling, item_size
@@ -29,6 +31,8 @@ from .implementation import NativeImplementation
 _SPATIAL: Final = 3
 #: Positions of a row that the kernel widens at once.
 _STRIP: Final = 512
+#: Columns of a row of src that the kernel has room for, to mix two of them before their columns.
+_MIXED: Final = 4096
 #: Bytes of an element -> the data type as which the kernel moves it.
 _MOVED: Final = {1: "u8", 2: "u16", 4: "u32", 8: "u64"}
 
@@ -80,7 +84,7 @@ class NativeResampling(NativeImplementation[Resampling]):
         dtype = _MOVED[item_size(op.dst.dtype)] if moves else op.dst.dtype
         kernel = KernelSpec.of(
             "resampling", part=part, linear=op.algorithm == "linear", close=close, chain=chain(attr), repeat=repeat,
-            dtype=dtype,
+            dtype=dtype, shrinks=part == "rows" and _shrinks(op, axes),
         )  # fmt: skip
         if op.algorithm == "cubic":
             kernel = KernelSpec.of("resampling_cubic", part=part, chain=chain(attr), dtype=dtype)
@@ -90,6 +94,17 @@ class NativeResampling(NativeImplementation[Resampling]):
 def _moves(op: Resampling, attr: PrimitiveAttr) -> bool:
     """Return whether elements are moved as they are."""
     return op.algorithm == "nearest" and not attr.post_ops
+
+
+def _shrinks(op: Resampling, axes: Sequence[list[Place]]) -> bool:
+    """Return whether planes of f32 become lower, of rows that the kernel has room for, with columns in order."""
+    first, upper = ([_shared(place)[0][side] for place in axes[2]] for side in (0, 1))
+    ordered = all(list(seen) == sorted(seen) for seen in (first, upper)) and all(map(operator.le, first, upper))
+    flat = len(axes[0]) == 1 and op.src.ndims < _SPATIAL + 2
+    lower = op.src.ndims > _SPATIAL and op.dst.dims[-2] < op.src.dims[-2]
+    fits = op.src.dims[-1] <= _MIXED and op.dst.dtype == "f32"
+    # Halved rows are pairs of columns, which take less time than a row in between.
+    return op.algorithm == "linear" and flat and lower and fits and ordered and not _pairs(axes[2])
 
 
 def _looks_outside(op: Resampling) -> bool:

@@ -20,28 +20,36 @@ from typing import Any, Final
 import llvmlite.ir as ir
 
 from . import functions
+from .bits import make_load_index
 from .compiler import types
 from .compiler.language import inlined, intrinsic
+from .elements import elements
 from .samples import Samples, make_repeated, samples
+from .stack_room import stack_room
 from .vec import I8, I64, Builder, Value, iload, pointer, veven, vfma, vkeep, vmul, vodd, vselect_gt
 
 #: Positions of a row that are widened at once: four rows of them are in the first-level cache.
 STRIP: Final = 512
+#: Columns of a row that is mixed from two before its columns are; and those behind them that vectors read, too.
+MIXED: Final = 4096
+_SLACK: Final = 48
 
 
 def make(
-    isa: str, part: str, linear: bool, close: bool, chain: tuple[Any, ...], repeat: int = 1, dtype: str = "f32"
-) -> tuple[Callable[..., None], Any]:
+    isa: str, part: str, linear: bool, close: bool, chain: tuple[Any, ...], repeat: int = 1, dtype: str = "f32",
+    shrinks: bool = False,
+) -> tuple[Callable[..., None], Any]:  # fmt: skip
     """Return a kernel and its signature.
 
     Positions are ``close`` if each vector of them sees elements of which the last is at most 15 behind the first. If position p
     of a row sees element p // ``repeat``, that is 2, 4, 8 or 16; else it is 1. Elements that are only moved are whole numbers
-    without sign, of the size of any other type.
+    without sign, of the size of any other type. If planes of f32 ``shrinks`` says so, two rows of src, of `MIXED` columns at
+    most, are mixed before their columns are: no row is seen from two rows of dst.
     """
     of = samples(dtype, not linear and not chain)
     if part == "blocked":
         return _blocked(linear, of, chain, dtype)
-    return _rows(linear, close, of, chain, repeat, dtype)
+    return _rows(linear, close, of, chain, repeat, dtype, shrinks)
 
 
 def stack(rows: int, lane: int) -> Any:
@@ -57,6 +65,15 @@ def stack(rows: int, lane: int) -> Any:
         return types.int64(), emit
 
     return intrinsic(typed)
+
+
+number_of = make_load_index(False)
+
+
+@inlined
+def number_at(numbers: int, index: int) -> int:
+    """Return a number of an array of numbers of 4 bytes."""
+    return number_of(numbers + 4 * index)
 
 
 @intrinsic
@@ -109,15 +126,16 @@ def _widener(linear: bool, take: Any, of: Samples) -> Any:
 
 
 def _rows(
-    linear: bool, close: bool, of: Samples, chain: tuple[Any, ...], repeat: int, dtype: str
+    linear: bool, close: bool, of: Samples, chain: tuple[Any, ...], repeat: int, dtype: str, shrinks: bool
 ) -> tuple[Callable[..., None], Any]:
     finish = functions.post_ops_part(chain, dtype)
     take = of.pick if close else of.gather
     widen = _widener(linear, take, of)
-    memory = stack(4, of.lane)
+    memory, room = stack(4, of.lane), stack_room(4 * (MIXED + _SLACK))
     repeated: Any = make_repeated(dtype, repeat) if repeat > 1 else None
     size, lane, store, store_part, load_kept = of.size, of.lane, of.store, of.store_part, of.load_kept
-    weight, fill = of.weight, of.fill
+    weight, fill, load, keep = of.weight, of.fill, of.load, of.keep
+    load_tail: Any = elements(dtype).load_tail if shrinks else None
     row_bytes, record, upper = lane * STRIP, 16 + 2 * of.share, 16 + of.share
 
     @inlined
@@ -132,6 +150,19 @@ def _rows(
                 store(to + size * (count - 16), repeated(line + size * ((first + count - 16) // repeat)))
             else:
                 store_part(to + size * at, take(line, width + 4 * (first + at)), count & 15)
+
+    @inlined
+    def mixed_rows(row: int, below: int, above: float, high: float, low: int, end: int) -> int:
+        """Return the place of a row that two rows are mixed into, from one column to another."""
+        to = room()
+        for column in range(low, low + (end - low & -16), 16):
+            at = size * column
+            keep(to + at, _mixed(load(row + at), load(below + at), fill(above), fill(high)))
+        if end - low & 15:
+            column, count = low + (end - low & -16), end - low & 15
+            at = size * column
+            keep(to + at, _mixed(load_tail(row + at, count), load_tail(below + at, count), fill(above), fill(high)))
+        return to
 
     @inlined
     def brought(
@@ -174,6 +205,22 @@ def _rows(
                 if repeat > 1:
                     row = image + size * (iload(d) * in_height + iload(h)) * in_width
                     repeat_row(row, dst + to, width, first, count)
+                    continue
+                if shrinks:
+                    # The columns that the positions see, which are in order.
+                    final = first + count - 1
+                    low, end = number_at(width, first), number_at(width + 4 * padded, final) + 1
+                    row = image + size * iload(h) * in_width
+                    if weight(h + upper) > 0.0:
+                        below = image + size * iload(h + 8) * in_width
+                        row = mixed_rows(row, below, weight(h + 16), weight(h + upper), low, end)
+                    widen(row, rows, width, padded, first, count, pairs)
+                    for at in range(0, count, 16):
+                        value = finish(load_kept(rows + lane * at), other + to + size * at, min(16, count - at))
+                        if at + 16 <= count:
+                            store(dst + to + size * at, value)
+                        else:
+                            store_part(dst + to + size * at, value, count & 15)
                     continue
                 near = brought(
                     rows, image, iload(d), iload(h), in_height, in_width, width, padded, first, count, pairs
