@@ -42,8 +42,9 @@ def volumes() -> Iterator[Problem]:
         "ConvTranspose", (np.ascontiguousarray(own.swapaxes(0, 1)), bias), {"strides": [2, 2, 2]},
     )  # fmt: skip
     for name, node in (("max", "MaxPool"), ("avg_exclude_padding", "AveragePool")):
-        yield Problem(
-            "volumes", f"pooling {name} 2x2x2/2", (1, 64, 16, 28, 28),
-            lambda g, x, name=name: g.pooling(x, name, 2, strides=2), node, (),
-            {"kernel_shape": [2, 2, 2], "strides": [2, 2, 2]},
-        )  # fmt: skip
+        for dims, size, step, pad in (((1, 64, 16, 28, 28), 2, 2, 0), ((1, 256, 8, 7, 7), 3, 1, 1)):
+            yield Problem(
+                "volumes", f"pooling {name} {size}x{size}x{size}/{step}", dims,
+                lambda g, x, how=(name, size, step, pad): g.pooling(x, *how[:2], strides=how[2], padding=how[3]), node, (),
+                {"kernel_shape": [size] * 3, "strides": [step] * 3, "pads": [pad] * 6},
+            )  # fmt: skip
