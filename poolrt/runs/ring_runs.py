@@ -100,7 +100,10 @@ class RingRuns:
 
     def has_room(self, model: int) -> bool:
         """Return whether a ring probably takes a run of a model."""
-        return any(model in ring.models and ring.is_open() for ring in [*self._rings.values()])
+        for ring in [*self._rings.values()]:  # noqa: SIM110 - an interrupt in the end of a generator is dropped
+            if model in ring.models and ring.is_open():
+                return True
+        return False
 
     def find(self, model: int) -> ClientRing | None:
         """Return the ring that takes runs of a model and has the fewest in flight, None if there is none.

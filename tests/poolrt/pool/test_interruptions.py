@@ -1,7 +1,7 @@
 """Interruptions at every moment of a run: an error at once, and a pool that works or says that it is closed, never a hang.
 
-A profile function that raises at the beginning of each Python function, and after each call of one in C, stands for an
-interruption: there the interpreter looks for signals (and in loops, which do nothing else in between).
+A profile function that sends SIGINT at the beginning of each Python function, and after each call of one in C, stands for
+an interruption: there the interpreter looks for signals (and in loops, which do nothing else in between).
 """
 
 from __future__ import annotations
@@ -25,12 +25,13 @@ from .processes import BOUND_S, connects, relu_graph, wait_until
 
 #: In a process of its own, whose main thread is interrupted at any moment.
 _CLIENT = """
-    import faulthandler, json, sys, time
+    import faulthandler, json, signal, sys, time
     import numpy as np
     import poolrt
     from poolrt.errors import PoolClosed
     from poolrt.runs import mapped_runs, run_pace
 
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have started the tests with it ignored
     settings, what, stride = json.loads(sys.argv[1]), sys.argv[2], int(sys.argv[3])
     graph = poolrt.Graph("relu")
     graph.output("y", graph.eltwise(graph.input("x", (4, 8), "float32"), "relu"))
@@ -64,7 +65,7 @@ _CLIENT = """
                 interrupted.append(True)
                 if frame.f_code.co_name == "map_runs":
                     in_batches.add(frame.f_lineno)
-                raise KeyboardInterrupt
+                signal.raise_signal(signal.SIGINT)  # not an error at once: some steps defer interrupts
         return look
 
     pool = poolrt.Pool(**settings)
