@@ -323,9 +323,12 @@ class ServingCallRing(CallRing):
 
     @property
     def has_entries(self) -> bool:
-        """Whether there is an entry to take."""
+        """Whether there is an entry to take, or anything that no client writes."""
         words, count = self._words, self._count
-        return words[SUBMITTED] != count and words[_BACK + count % CAPACITY] <= count + 1
+        if words[SUBMITTED] == count:
+            return False
+        back = words[_BACK + count % CAPACITY]
+        return back < _HELD or back != count + 1 + _HELD
 
     def take(self) -> CallEntry | None:
         """Return the next entry that is not taken back, None if there is none, or it is held; its call begins.
@@ -341,9 +344,11 @@ class ServingCallRing(CallRing):
             words[_TAKEN] = expected
             fence()
             if (back := words[_BACK + place]) >= expected:
-                if back != expected:
+                if back == expected + _HELD:
                     words[_TAKEN] = count
                     return None
+                if back != expected:
+                    raise MalformedRing(f"unexpected mark {back} of entry {expected}")
                 self.complete(TAKEN_BACK)
                 count = expected
                 continue

@@ -174,6 +174,19 @@ def test_an_entry_that_the_worker_has_taken_is_not_held() -> None:
     assert entry.request == 1
 
 
+@pytest.mark.parametrize("mark", [2, 2**63, 2**63 + 2, 2**64 - 1])
+def test_a_mark_that_no_client_writes_is_refused(mark: int) -> None:
+    client, worker = _sides()
+    client.publish(client.append(1, 1, b"x"))
+    client.hold(1, 1)
+    looks = [worker.has_entries]
+    client._words[client._words.tolist().index(1 + 2**63)] = mark
+    looks.append(worker.has_entries)
+    assert looks == [False, True]
+    with pytest.raises(MalformedRing, match="unexpected mark"):
+        worker.take()
+
+
 def test_no_content_of_the_memory_raises_anything_but_malformed_ring() -> None:
     generator = np.random.default_rng(17)
     wild = [0, 1, 2, 64, 65, 10**6, 2**63, 2**64 - 1]
