@@ -15,7 +15,7 @@ from abc import update_abstractmethods
 from collections.abc import Callable, Mapping, Sequence
 from reprlib import recursive_repr
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 
 class _Factory:
@@ -32,45 +32,25 @@ _FACTORY: Final = _Factory()
 _NONE: Final = object()
 
 
-class _Field:
+class _Field(NamedTuple):
     """A field, as `field` describes it, and the text of its annotation."""
 
-    __slots__ = ("compare", "default", "default_factory", "init", "metadata", "name", "repr", "type")
-
-    def __init__(
-        self,
-        default: Any = _NONE,
-        default_factory: Any = _NONE,
-        init: bool = True,
-        repr: bool = True,
-        compare: bool = True,
-        metadata: Mapping[str, Any] = MappingProxyType({}),
-        name: str = "",
-        type: Any = None,
-    ) -> None:
-        self.default = default
-        self.default_factory = default_factory
-        self.init = init
-        self.repr = repr
-        self.compare = compare
-        self.metadata = metadata
-        self.name = name
-        self.type = type
-
-    def named(self, name: str, kind: Any) -> _Field:
-        """Return the field under its name, with its annotation. One description may be that of several fields."""
-        return _Field(self.default, self.default_factory, self.init, self.repr, self.compare, self.metadata, name, kind)
+    default: Any = _NONE
+    default_factory: Any = _NONE
+    init: bool = True
+    repr: bool = True
+    compare: bool = True
+    metadata: Mapping[str, Any] = MappingProxyType({})
+    name: str = ""
+    type: Any = None
 
 
-class _Definition:
+class _Definition(NamedTuple):
     """The fields of a class, inherited ones first, and the options that its methods depend on."""
 
-    __slots__ = ("fields", "frozen", "slots")
-
-    def __init__(self, fields: tuple[_Field, ...], frozen: bool, slots: bool) -> None:
-        self.fields = fields
-        self.frozen = frozen
-        self.slots = slots
+    fields: tuple[_Field, ...]
+    frozen: bool
+    slots: bool
 
 
 class _Deferred:
@@ -192,7 +172,7 @@ def _own_fields(cls: Any) -> list[_Field]:
         if described.default is not _NONE and described.default.__class__.__hash__ is None:
             kind = type(described.default)
             raise ValueError(f"mutable default {kind} for field {name} is not allowed: use default_factory")
-        found.append(described.named(name, annotation))
+        found.append(described._replace(name=name, type=annotation))
     return found
 
 
