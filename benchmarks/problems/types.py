@@ -49,6 +49,15 @@ def types() -> Iterator[Problem]:
         )  # fmt: skip
     yield Problem(
         "types",
+        "sum that wraps",
+        (1, 64, 56, 56),
+        lambda g, x: g.binary(x, divisors, "wrap_add"),
+        "Add",
+        (divisors,),
+        dtype="int32",
+    )
+    yield Problem(
+        "types",
         "quotient",
         (1, 64, 56, 56),
         lambda g, x: g.binary(x, divisors, "trunc_div"),

@@ -33,6 +33,9 @@ def bitwise(algorithm: str, left: Array, right: Array, dtype: np.dtype[Any]) -> 
     if algorithm.startswith("bit_"):
         function = {"bit_and": np.bitwise_and, "bit_or": np.bitwise_or, "bit_xor": np.bitwise_xor}[algorithm]
         return np.asarray(function(x, y), np.float64)
+    if algorithm.startswith("wrap_"):
+        arithmetic = {"wrap_add": np.add, "wrap_sub": np.subtract, "wrap_mul": np.multiply}[algorithm]
+        return np.asarray(arithmetic(x, y), np.float64)
     bits = 8 * dtype.itemsize
     large = (y < 0) | (y >= bits)
     places = np.where(large, 0, y).astype(dtype)

@@ -13,7 +13,9 @@ from ..memory_desc import MemoryDesc
 from ..op_desc import OpDesc, one_of, require
 
 #: Functions of the bits of integers, which post-ops do not have.
-BITWISE_ALGORITHMS: Final = ("bit_and", "bit_or", "bit_xor", "shift_left", "shift_right")
+BITWISE_ALGORITHMS: Final = (
+    "bit_and", "bit_or", "bit_xor", "shift_left", "shift_right", "wrap_add", "wrap_sub", "wrap_mul"
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +27,8 @@ class Binary(OpDesc):
 
     The sums, differences and products of tensors of one type of `WRAPPING` wrap and are exact; those of other integers
     saturate. ``bit_and bit_or bit_xor`` combine bits; ``shift_left`` and ``shift_right`` shift those of src0 by src1 places, a
-    negative number as if it were a large one. These take integers of one type.
+    negative number as if it were a large one; ``wrap_add wrap_sub wrap_mul`` are the low bits of a sum, a difference and a
+    product. These take integers of one type.
     """
 
     kind: ClassVar[str] = "binary"

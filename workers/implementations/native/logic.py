@@ -1,4 +1,4 @@
-"""Binary: comparisons, logic, bits, whole quotients and remainders of numbers of any type, not remainders of 16-bit floats."""
+"""Binary: comparisons, logic, bits, sums that wrap, whole quotients, remainders but those of 16-bit floats; any strides."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions of lanes of two or three tensors: a choice, comparisons, logic, bits, whole quotients and remainders.
+"""Functions of lanes of two or three tensors: a choice, comparisons, logic, bits, sums that wrap, whole quotients.
 
 A kind of elements is ``s``, ``u`` or ``f`` with its bits, as in ``s32``; ``b16`` is bfloat16. Floats of 16 bits are compared as
 whole numbers of the same order, which no level has to convert.
@@ -70,6 +70,8 @@ def _combined(b: Builder, function: str, kind: str, x: Value, y: Value) -> Value
         return {"and": b.and_, "or": b.or_, "xor": b.xor}[function](left, right)
     if function.startswith(("bit_", "shift_")):
         return _bitwise(b, function, kind, x, y)
+    if function.startswith("wrap_"):
+        return {"wrap_add": b.add, "wrap_sub": b.sub, "wrap_mul": b.mul}[function](x, y)
     if is_float:
         return _float_remainder(b, function, x, y)
     return _divided(b, function, kind, x, y)

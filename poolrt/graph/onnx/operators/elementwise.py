@@ -47,11 +47,7 @@ def _of_whole(m: Tensors, x: Value, algorithm: str) -> Operand | None:
 
 def _wrapped(m: Tensors, left: Operand, right: Operand, algorithm: str) -> Operand:
     """Return a sum, difference or product of integers that loses the high bits that do not fit, as NumPy's does."""
-    dtype = dtype_of(left)
-    if dtype not in WRAPS_AS or dtype_of(right) != dtype:
-        return m.binary(left, right, algorithm)
-    wide, other = (m.cast(each, WRAPS_AS[dtype]) for each in (left, right))
-    return m.cast(m.binary(wide, other, algorithm), dtype)
+    return m.binary(left, right, f"wrap_{algorithm}" if dtype_of(left) in WRAPS_AS else algorithm)
 
 
 def arithmetic(algorithm: str) -> Operator:

@@ -35,7 +35,7 @@ COMPARISONS: Final = {
 }  # fmt: skip
 BITS: Final[dict[str, np.ufunc]] = {
     "bit_and": np.bitwise_and, "bit_or": np.bitwise_or, "bit_xor": np.bitwise_xor, "shift_left": np.left_shift,
-    "shift_right": np.right_shift,
+    "shift_right": np.right_shift, "wrap_add": np.add, "wrap_sub": np.subtract, "wrap_mul": np.multiply,
 }  # fmt: skip
 REDUCTIONS: Final[dict[str, Any]] = {"sum": np.sum, "mul": np.prod, "max": np.max, "min": np.min}
 
@@ -97,6 +97,23 @@ def test_bits_are_combined_and_shifted(native: NativeRunner, isa: str, dtype: st
         wanted = function(x, y)
         md = MemoryDesc(x.shape, dtype)
         both(native, Binary(md, md, md, algorithm), {Arg.SRC: x, Arg.SRC_1: y}, wanted, isa)
+
+
+@pytest.mark.parametrize("dtype", ["s32", *(pytest.param(d, marks=pytest.mark.slow) for d in ("s8", "u8"))])
+def test_arithmetic_that_wraps_is_broadcast(native: NativeRunner, isa: str, dtype: str) -> None:
+    for left, right in (
+        ((3, 701), (3, 701)),
+        ((2, 1, 19), (1, 5, 1)),
+        ((4, 33), (1, 33)),
+        ((7, 5), (7, 1)),
+        ((67,), (1,)),
+    ):
+        x, y = drawn(left, dtype), drawn(right, dtype)
+        for first, second in ((x, y), (y, x)):
+            for algorithm in ("wrap_add", "wrap_sub", "wrap_mul"):
+                wanted = BITS[algorithm](first, second)
+                src0, src1, dst = (MemoryDesc(each.shape, dtype) for each in (first, second, wanted))
+                both(native, Binary(src0, src1, dst, algorithm), {Arg.SRC: first, Arg.SRC_1: second}, wanted, isa)
 
 
 @pytest.mark.parametrize("dtype", types())

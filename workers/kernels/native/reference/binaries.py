@@ -32,6 +32,8 @@ BIT_AND: Final = BINARY["bit_and"]
 BIT_OR: Final = BINARY["bit_or"]
 BIT_XOR: Final = BINARY["bit_xor"]
 SHIFT_LEFT: Final = BINARY["shift_left"]
+WRAP_ADD: Final = BINARY["wrap_add"]
+WRAP_SUB: Final = BINARY["wrap_sub"]
 
 
 def binary(algorithm: int, x: float, y: float) -> float:
@@ -102,6 +104,8 @@ def bitwise(algorithm: int, x: int, y: int, code: int, bits: int) -> int:
         return x | y
     if algorithm == BIT_XOR:
         return x ^ y
+    if algorithm >= WRAP_ADD:
+        return x + y if algorithm == WRAP_ADD else x - y if algorithm == WRAP_SUB else x * y
     large = y < 0 or y >= bits
     if algorithm == SHIFT_LEFT:
         return 0 if large else x << y
