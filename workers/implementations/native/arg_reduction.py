@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 
-from ...desc import Arg, ArgReduction, PrimitiveAttr, item_size
+from ...desc import Arg, ArgReduction, MemoryDesc, PrimitiveAttr, item_size
 from ...engines.target import Target
 from ...kernels.spec import KernelSpec
 from ..program import Launch, LaunchArgument, Program
@@ -31,33 +31,42 @@ class NativeArgReduction(NativeImplementation[ArgReduction]):
         return refuse_blocks(op.src, op.dst)
 
     def program(self, op: ArgReduction, attr: PrimitiveAttr, target: Target) -> Program:
-        if op.dst.elements == 0:
-            return Program((), ())
-        size, index_size = item_size(op.src.dtype), item_size(op.dst.dtype)
-        src, dst = byte_strides(op.src), byte_strides(op.dst)
-        length, step = op.src.dims[op.axis], src[op.axis]
-        loops = nested(
-            [StridedLoop(op.dst.dims[dim], (src[dim], dst[dim])) for dim in range(op.src.ndims) if dim != op.axis]
-        )
-        # Adjacent rows come last, wherever their indices go.
-        adjacent = next((loop for loop in loops if loop.steps[0] == size), None)
-        inner = adjacent or (loops[-1] if loops else StridedLoop(1, (size, index_size)))
-        if inner in loops:
-            loops.remove(inner)
-        part = "row" if step == size or length == 1 else "columns" if adjacent else "any"
-        chunk = max(1, min(inner.extent, ITEM_BYTES // (size * length)))
-        if part == "columns":
-            chunk = min(inner.extent, max(64, chunk))
-        kernel = KernelSpec.of(
-            "arg_reduction", part=part, dtype=op.src.dtype, size=index_size, smallest=op.algorithm == "min",
-            last=op.select_last,
-        )  # fmt: skip
-        numbers = (len(loops), inner.extent, chunk, *inner.steps, length, step)
-        memories: list[LaunchArgument] = [("m", (int(Arg.SRC), 0)), ("m", (int(Arg.DST), 0)), ("t", 0)]
-        args = (*memories, *(("i", number) for number in numbers))
-        table = as_table(loops)
-        work = steps(loops) * -(-inner.extent // chunk)
-        return Program((kernel,), (Launch(0, args, work),), struct.pack(f"<{len(table)}q", *table))
+        return winners(op.src, op.dst, op.axis, smallest=op.algorithm == "min", last=op.select_last)
+
+
+def winners(
+    src: MemoryDesc, dst: MemoryDesc, axis: int, *, smallest: bool, last: bool = False, copy: MemoryDesc | None = None
+) -> Program:
+    """Return the program of the indices of winners along an axis; ``copy``, the second destination, gets their elements."""
+    if dst.elements == 0:
+        return Program((), ())
+    indices = Arg.DST_1 if copy else Arg.DST
+    size, index_size = item_size(src.dtype), item_size(dst.dtype)
+    steps_of = [byte_strides(src), byte_strides(copy) if copy else (0,) * src.ndims, byte_strides(dst)]
+    length, step = src.dims[axis], steps_of[0][axis]
+    loops = nested(
+        [StridedLoop(dst.dims[dim], tuple(each[dim] for each in steps_of)) for dim in range(src.ndims) if dim != axis]
+    )
+    # Adjacent rows come last, wherever their indices go.
+    adjacent = next((loop for loop in loops if loop.steps[0] == size), None)
+    inner = adjacent or (loops[-1] if loops else StridedLoop(1, (size, size, index_size)))
+    if inner in loops:
+        loops.remove(inner)
+    part = "row" if step == size or length == 1 else "columns" if adjacent else "any"
+    chunk = max(1, min(inner.extent, ITEM_BYTES // (size * length)))
+    if part == "columns":
+        chunk = min(inner.extent, max(64, chunk))
+    kernel = KernelSpec.of(
+        "arg_reduction", part=part, dtype=src.dtype, size=index_size, smallest=smallest, last=last,
+        copied=size if copy else 0,
+    )  # fmt: skip
+    numbers = (len(loops), inner.extent, chunk, *inner.steps, length, step)
+    copied: LaunchArgument = ("m", (int(Arg.DST), 0)) if copy else ("i", 0)
+    memories: list[LaunchArgument] = [("m", (int(Arg.SRC), 0)), copied, ("m", (int(indices), 0)), ("t", 0)]
+    args = (*memories, *(("i", number) for number in numbers))
+    table = as_table(loops)
+    work = steps(loops) * -(-inner.extent // chunk)
+    return Program((kernel,), (Launch(0, args, work),), struct.pack(f"<{len(table)}q", *table))
 
 
 IMPLEMENTATIONS = (NativeArgReduction(),)

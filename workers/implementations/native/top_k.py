@@ -9,6 +9,7 @@ from ...desc import Arg, PrimitiveAttr, TopK, item_size
 from ...engines.target import Target
 from ...kernels.spec import KernelSpec
 from ..program import Launch, LaunchArgument, Program
+from .arg_reduction import winners
 from .implementation import NativeImplementation
 from .strided_loops import StridedLoop, as_table, byte_strides, nested, refuse_blocks, steps
 
@@ -17,7 +18,7 @@ _ITEMS: Final = 64
 
 
 class NativeTopK(NativeImplementation[TopK]):
-    """A heap of the best elements of a row; indices of s32 and s64."""
+    """A heap of the best elements of a row, the kernel of arg reductions for one of them; indices of s32 and s64."""
 
     name = "native:top_k"
     # Strides are possible, which other implementations made for speed do not get.
@@ -36,6 +37,8 @@ class NativeTopK(NativeImplementation[TopK]):
     def program(self, op: TopK, attr: PrimitiveAttr, target: Target) -> Program:
         if op.dst.elements == 0:
             return Program((), ())
+        if op.k == 1 and op.src.dims[op.axis] < 1 << 31:
+            return winners(op.src, op.indices, op.axis, smallest=not op.largest, copy=op.dst)
         strides = list(zip(*(byte_strides(md) for md in (op.src, op.dst, op.indices)), strict=True))
         loops = nested([StridedLoop(op.src.dims[d], each) for d, each in enumerate(strides) if d != op.axis])
         rows = steps(loops)

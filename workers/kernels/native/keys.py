@@ -118,6 +118,34 @@ def lowest_bit(_: Any, bits: types.Integer) -> Any:
     return types.int64(types.int64), emit
 
 
+def make_highest(dtype: str) -> Any:
+    """Return the intrinsic that returns the highest of a vector of keys as int64."""
+    kind = _vector_type(key_lanes(dtype))
+
+    @intrinsic
+    def highest(_: Any, keys: Any) -> Any:
+        return types.int64(vector), lambda context, b, sig, a: _reduced(b, "smax", b.bitcast(a[0], kind))
+
+    return highest
+
+
+def make_number_of(dtype: str, last: bool) -> Any:
+    """Return the intrinsic that returns the first, or ``last``, number of the lanes that have a key; there is one."""
+    kind = _vector_type(key_lanes(dtype))
+
+    @intrinsic
+    def number_of(_: Any, key: types.Integer, keys: Any, numbers: Any) -> Any:
+        def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
+            same = b.icmp_signed("==", b.bitcast(a[1], kind), _splat(b, a[0], kind))
+            # Numbers are not negative.
+            none = _same(kind, -1 if last else (1 << (kind.element.width - 1)) - 1)
+            return _reduced(b, "smax" if last else "smin", b.select(same, b.bitcast(a[2], kind), none))
+
+        return types.int64(types.int64, vector, vector), emit
+
+    return number_of
+
+
 def make_lane(dtype: str) -> Any:
     """Return the intrinsic that returns a lane as int64."""
     kind = _vector_type(key_lanes(dtype))
@@ -131,6 +159,12 @@ def make_lane(dtype: str) -> Any:
         return types.int64(vector, types.int64), emit
 
     return lane
+
+
+def _reduced(b: Builder, function: str, value: Value) -> Value:
+    kind = value.type
+    found = call(b, f"llvm.vector.reduce.{function}.v{kind.count}i{kind.element.width}", value, result=kind.element)
+    return found if kind.element.width == 64 else b.sext(found, I64)
 
 
 def _emit_keys(b: Builder, address: Value, dtype: str, smallest: bool, lanes: int) -> Value:

@@ -8,20 +8,28 @@ import numpy as np
 import pytest
 
 from poolrt.workers.desc import Arg, MemoryDesc, PrimitiveAttr, TopK
-from poolrt.workers.engines.target import cpu_target
+from poolrt.workers.engines.target import cpu_target, host_isa
 from poolrt.workers.implementations.primitive_desc import UnsupportedPrimitive, primitive_desc
 from tests.references import numpy_type
 from tests.references.top_k import top_k
+from tests.workers.levels import target_of
 from tests.workers.native_runner import NativeRunner
 
 
 def check(
-    native: NativeRunner, dims: tuple[int, ...], dtype: str, k: int, axis: int, largest: bool, tag: Any = ""
+    native: NativeRunner,
+    dims: tuple[int, ...],
+    dtype: str,
+    k: int,
+    axis: int,
+    largest: bool,
+    tag: Any = "",
+    isa: str = "",
 ) -> None:
     src, out = MemoryDesc(dims, dtype, tag), (*dims[:axis], k, *dims[axis + 1 :])
     kind = ("s64", "s32")[k % 2]
     op = TopK(src, MemoryDesc(out, dtype), MemoryDesc(out, kind), k, axis, largest)
-    pd = primitive_desc(op, PrimitiveAttr(), cpu_target())
+    pd = primitive_desc(op, PrimitiveAttr(), target_of(isa or host_isa()))
     assert pd.impl_name() == "native:top_k"
     rng, real = np.random.default_rng(), numpy_type(dtype)
     given = rng.integers(0, 2 if dtype == "bool" else 40, dims).astype(real)
@@ -46,6 +54,34 @@ def test_the_best_come_first_and_of_equal_ones_the_first(native: NativeRunner, d
         check(native, (5, 33, 3), dtype, 33, 1, False)
         check(native, (90, 70), dtype, 1, 0, False, "ba")
         check(native, (4, 5, 6), dtype, 4, 2, True, (1000, 100, 7))
+
+
+@pytest.mark.parametrize(
+    "dtype", ["f32", *(pytest.param(t, marks=pytest.mark.slow) for t in ("f16", "f64", "s64", "u8", "bf16"))]
+)
+def test_the_best_one_along_any_axis(native: NativeRunner, isa: str, dtype: str) -> None:
+    for largest in (True, False):
+        for dims in ((9, 80), (3, 17), (5, 16), (4, 7), (2, 33), (3, 1)):
+            check(native, dims, dtype, 1, 1, largest, isa=isa)
+        check(native, (21, 39), dtype, 1, 0, largest, isa=isa)
+        check(native, (3, 5, 7), dtype, 1, 1, largest, isa=isa)
+        check(native, (4, 5, 18), dtype, 1, 2, largest, (1000, 100, 3), isa)
+        check(native, (4, 50, 6), dtype, 1, 1, largest, "bca", isa)
+
+
+@pytest.mark.parametrize("dtype", ["f32", pytest.param("f64", marks=pytest.mark.slow)])
+def test_the_best_of_equal_numbers_infinities_and_nan(native: NativeRunner, isa: str, dtype: str) -> None:
+    kind = numpy_type(dtype)
+    for row in ([0.0] * 37, [-np.inf] * 19, [np.nan] * 33, [1.0, np.inf] * 20, [-0.0, 0.0] * 11, [np.inf, np.nan] * 9):
+        given = np.array([row], kind)
+        for largest in (True, False):
+            op = TopK(
+                MemoryDesc(given.shape, dtype), MemoryDesc((1, 1), dtype), MemoryDesc((1, 1), "s64"), 1, 1, largest
+            )
+            got = native.results(primitive_desc(op, PrimitiveAttr(), target_of(isa)), {Arg.SRC: given})
+            values, indices = top_k(op, given.astype(np.float64))
+            np.testing.assert_array_equal(got[Arg.DST_1], indices, str(row[:2]))
+            np.testing.assert_array_equal(got[Arg.DST], values)
 
 
 def test_what_is_not_supported_is_refused_with_the_reason() -> None:
