@@ -202,11 +202,43 @@ def _quotient(b: Builder, kind: str, x: Value, y: Value) -> Value:
     1 / (256 y), and the exact one is a whole number or at least 1 / y from the next.
     """
     signed, bits = kind[0] == "s", int(kind[1:])
-    if bits == 64 or not isinstance(x.type, ir.VectorType):
+    if not isinstance(x.type, ir.VectorType):
         return (b.sdiv if signed else b.udiv)(x, y)
+    if bits == 64:
+        return _long_quotient(b, signed, x, y)
     wide = _wide(F64 if bits == 32 else F32, x.type.count)
     widen, cut = (b.sitofp, b.fptosi) if signed else (b.uitofp, b.fptoui)
     return cut(b.fdiv(widen(x, wide), widen(y, wide)), x.type)
+
+
+def _long_quotient(b: Builder, signed: bool, x: Value, y: Value) -> Value:
+    """Return the quotient of vectors of integers of 64 bits, by float64 if all of them are nearer to 0 than 2**51.
+
+    The quotient of floats is off by less than 2**51 / (2**53 y), so that it is on the same side of a whole number. Added to
+    1.5 * 2**52, a whole number is in the low bits of a float.
+    """
+    divide = b.sdiv if signed else b.udiv
+    if isa_of(b) not in _FUSED:
+        return divide(x, y)
+    lanes = x.type.count
+    wide, low = _wide(F64, lanes), _same(x.type, 1 << 51)
+    bits, place = _same(x.type, 0x4338 << 48), _same(wide, 1.5 * 2**52)
+    left, right = (b.fsub(b.bitcast(b.add(each, bits), wide), place) for each in (x, y))
+    quotient = call(b, f"llvm.trunc.v{lanes}f64", b.fdiv(left, right), result=wide)
+    near = b.sub(b.bitcast(b.fadd(quotient, place), x.type), bits)
+    above = [
+        b.icmp_unsigned(">=", b.add(each, low), _same(x.type, 1 << 52)) if signed else b.icmp_unsigned(">=", each, low)
+        for each in (x, y)
+    ]
+    some = call(b, f"llvm.vector.reduce.or.v{lanes}i1", b.or_(*above), result=I1)
+    before = b.block
+    with b.if_then(some, likely=False):
+        slow = divide(x, y)
+        other = b.block
+    found = b.phi(x.type)
+    found.add_incoming(near, before)
+    found.add_incoming(slow, other)
+    return found
 
 
 def _type(kind: str) -> ir.Type:

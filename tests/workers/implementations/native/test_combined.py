@@ -139,6 +139,28 @@ def test_quotients_and_remainders_of_integers_are_exact(native: NativeRunner, is
         assert got.tolist() == [exact(algorithm, *pair, largest) for pair in zip(x.tolist(), y.tolist(), strict=True)]
 
 
+@pytest.mark.parametrize("bits", [51, 53, 63])
+@pytest.mark.parametrize(
+    "algorithm", ["floor_div", *(pytest.param(a, marks=pytest.mark.slow) for a in ("trunc_div", "mod", "fmod"))]
+)
+def test_quotients_of_long_integers_are_exact(native: NativeRunner, isa: str, algorithm: str, bits: int) -> None:
+    rng, count = np.random.default_rng(), 1003
+    # Given dividends that are multiples of their divisors, or the numbers beside them, below a power of two
+    ys = [int(rng.integers(1, 1 << int(size))) for size in rng.integers(1, bits + 1, count)]
+    xs = [(((1 << bits) - 2) // y - int(rng.integers(0, 3))) * y + int(rng.integers(-1, 2)) for y in ys]
+    for dtype in ("s64", "u64"):
+        signs = [rng.choice((-1, 1), count).tolist() if dtype == "s64" else [1] * count for _ in range(2)]
+        x, y = (
+            np.array([each * sign for each, sign in zip(numbers, by, strict=True)], numpy_type(dtype))
+            for numbers, by in zip(([abs(x) for x in xs], ys), signs, strict=True)
+        )
+        y[::97] = 0
+        md = MemoryDesc((count,), dtype)
+        got = run(native, Binary(md, md, md, algorithm), "native:logic", {Arg.SRC: x, Arg.SRC_1: y}, isa)
+        largest = int(np.iinfo(x.dtype).max)
+        assert got.tolist() == [exact(algorithm, *pair, largest) for pair in zip(x.tolist(), y.tolist(), strict=True)]
+
+
 @pytest.mark.parametrize("dtype", ["f32", "f64"])
 @pytest.mark.parametrize("algorithm", ["fmod", pytest.param("mod", marks=pytest.mark.slow)])
 def test_remainders_of_floats_are_those_of_numpy(native: NativeRunner, isa: str, algorithm: str, dtype: str) -> None:
