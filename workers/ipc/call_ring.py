@@ -330,6 +330,11 @@ class ServingCallRing(CallRing):
         back = words[_BACK + count % CAPACITY]
         return back < _HELD or back != count + 1 + _HELD
 
+    @property
+    def has_unread(self) -> bool:
+        """Whether the client has not read the results of all entries that have ended."""
+        return self._words[_CONSUMED] != self._count
+
     def take(self) -> CallEntry | None:
         """Return the next entry that is not taken back, None if there is none, or it is held; its call begins.
 

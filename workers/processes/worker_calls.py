@@ -24,6 +24,7 @@ from ..ipc.protocol import PLACED, PLAIN, SCALARS, Kind
 from ..ipc.ring import BELL, MalformedRing
 from ..memory.arena_view import ArenaView
 from .apart import Apart
+from .call_row import CallRow
 from .functions import Functions
 from .plain_pickles import unpack_scalar
 from .prints import Prints
@@ -31,8 +32,6 @@ from .result_slots import ResultSlots
 
 #: Seconds of calls between looks at the coordinator's messages.
 _LOOK_S: Final = 0.001
-#: Calls since the last sleep from which on further ones are expected soon.
-_ROW: Final = 4
 #: Nanoseconds of a call up to which a client and its workers keep the processors busy.
 _SHORT_NS: Final = 50_000
 #: Bells that one call receives; they are equal.
@@ -75,8 +74,8 @@ class WorkerCalls:
         self._slots = slots
         self._pause = pause
         self._gate: WorkerGate | None = None
-        #: Calls since the last sleep, and whether the present one is a doze.
-        self._count = 0
+        self._row = CallRow()
+        #: Whether the present sleep is a doze.
         self._dozes = False
         self._apart = Apart()
         self._rings: dict[int, _Attached] = {}
@@ -155,7 +154,7 @@ class WorkerCalls:
 
     def sleep(self) -> bool:
         """Ask clients for bells; False if there are calls that may begin. Call `awake` afterwards."""
-        self._dozes, self._count = self._count >= _ROW, 0
+        self._dozes = self._row.sleep()
         beside = 0
         for attached in self._rings.values():
             ring = attached.ring
@@ -193,8 +192,17 @@ class WorkerCalls:
             if gate.leave():
                 self._prints.send([Kind.FREE])
 
+    @property
+    def _has_unread(self) -> bool:
+        """Whether a client has not read all results of calls that have ended."""
+        unread = False
+        for attached in self._rings.values():  # no generator, as in `pending`
+            unread |= attached.ring.has_unread
+        return unread
+
     def _serve(self, gate: WorkerGate) -> None:
         since = time.monotonic()
+        self._row.begin(since, unread=self._has_unread)
         count = 0
         found = True
         while found:
@@ -210,13 +218,13 @@ class WorkerCalls:
                         count += 1
                         # Of one ring, a client is woken for a call when the next one is taken, which has a fence.
                         if alone and ring.must_ring(fenced=True):
-                            attached.wake()
+                            self._wake(attached)
                         gate.count()
                         self._call(attached, entry)
                         if alone and not gate.is_closed:
                             continue
                     if ring.must_ring():
-                        attached.wake()
+                        self._wake(attached)
                 except MalformedRing as error:
                     self.detach(ring.number)
                     self._prints.send([Kind.CALLS_BROKEN, ring.number, str(error)])
@@ -228,13 +236,18 @@ class WorkerCalls:
                 pace = int((now - since) / count * 1e9)
                 for attached in self._rings.values():
                     attached.ring.note_pace(pace)
-                self._count += count
+                self._row.end(count, now)
                 if found and (self._slots.has_deferred or self._poll.poll(0)):
                     for attached in rings:
                         if attached.ring.must_ring():
-                            attached.wake()
+                            self._wake(attached)
                     return
                 since, count = now, 0
+
+    def _wake(self, attached: _Attached) -> None:
+        """Wake a client, which waits for a call."""
+        self._row.interrupt()
+        attached.wake()
 
     def _call(self, attached: _Attached, entry: CallEntry) -> None:
         ring = attached.ring

@@ -257,6 +257,18 @@ def test_a_dozing_worker_is_rung_for_by_a_client_that_waits_or_has_many_entries(
     assert client.must_ring(waits=False)  # a sleep without an end
 
 
+def test_a_worker_sees_whether_its_client_has_read_all_results() -> None:
+    client, worker = _sides()
+    client.publish(client.append(1, 1, b""))
+    found = [worker.has_unread]
+    assert worker.take() is not None
+    found.append(worker.has_unread)  # the call has not ended
+    worker.complete(RETURNED)
+    found.append(worker.has_unread)
+    client.consume(1)
+    assert [*found, worker.has_unread] == [False, False, True, False]
+
+
 def test_a_dozing_worker_is_rung_for_when_few_entries_take_long() -> None:
     client, worker = _sides()
     worker.note_pace(40_000)
