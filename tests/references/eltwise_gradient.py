@@ -57,6 +57,7 @@ FROM_SRC: dict[str, Derivative] = {
     "softsign": lambda x, a, b: 1 / (1 + np.abs(x)) ** 2,
     "tan": lambda x, a, b: 1 / np.cos(x) ** 2,
     "atan": lambda x, a, b: 1 / (1 + x * x),
+    "threshold": lambda x, a, b: (x > a).astype(np.float64),
 }
 FROM_DST: dict[str, Derivative] = {
     "relu": lambda y, a, b: np.where(y > 0, 1, a),

@@ -17,10 +17,10 @@ from .typed import Signed, Typed, to_float, without_sign
 ELTWISE_ALGORITHMS: Final = (
     "relu", "tanh", "elu", "square", "abs", "sqrt", "linear", "logistic", "exp", "log", "clip", "clip_v2", "gelu_erf",
     "gelu_tanh", "hardswish", "hardsigmoid", "softplus", "swish", "mish", "pow", "round", "floor", "ceil", "trunc", "erf",
-    "sin", "cos", "softsign", "tan", "atan",
+    "sin", "cos", "softsign", "tan", "atan", "sign", "threshold",
 )  # fmt: skip
 #: Functions that are constant between their steps.
-STEP_ALGORITHMS: Final = ("round", "floor", "ceil", "trunc")
+STEP_ALGORITHMS: Final = ("round", "floor", "ceil", "trunc", "sign")
 BINARY_ALGORITHMS: Final = (
     "add", "sub", "mul", "div", "max", "min", "ge", "gt", "le", "lt", "eq", "ne", "and", "or", "xor", "mod", "fmod",
     "floor_div", "trunc_div",

@@ -25,6 +25,7 @@ _ELTWISE_PARAMETERS: Final[dict[str, tuple[tuple[float, float], ...]]] = {
     "hardsigmoid": ((0.2, 0.5),),
     "softplus": ((1.0, 0.0), (-2.0, 0.0)),
     "swish": ((1.0, 0.0), (1.702, 0.0)),
+    "threshold": ((0.0, 0.0), (-1.0, 0.0)),
 }
 
 

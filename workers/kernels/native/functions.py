@@ -1,7 +1,8 @@
 """Functions of one and two variables on vectors, as oneDNN defines them, for eltwise, binary and post-ops.
 
-NaN arguments give NaN (except in max and min, which return their second operand). The transcendental functions are
-polynomials of Cephes' form with relative errors of a few units in the last place, near 0 and in their tails too.
+NaN arguments give NaN (except in max and min, which return their second operand, and threshold, which gives 0). The
+transcendental functions are polynomials of Cephes' form with relative errors of a few units in the last place, near 0 and in
+their tails too.
 """
 
 from __future__ import annotations
@@ -244,6 +245,15 @@ def _softsign(b: Builder, x: Value, alpha: Value, beta: Value) -> Value:
     return b.fdiv(x, b.fadd(apply(b, "fabs", x), constant(1.0, x.type)))
 
 
+def _sign(b: Builder, x: Value, alpha: Value, beta: Value) -> Value:
+    zero, one, minus = (constant(number, x.type) for number in (0.0, 1.0, -1.0))
+    return b.select(b.fcmp_ordered(">", x, zero), one, b.select(b.fcmp_ordered("<", x, zero), minus, x))
+
+
+def _threshold(b: Builder, x: Value, alpha: Value, beta: Value) -> Value:
+    return b.select(b.fcmp_ordered(">", x, alpha), x, constant(0.0, x.type))
+
+
 Function = Callable[[Builder, Value, Value, Value], Value]
 ELTWISE: Final[dict[str, Function]] = {
     "relu": _relu,
@@ -276,6 +286,8 @@ ELTWISE: Final[dict[str, Function]] = {
     "softsign": _softsign,
     "tan": lambda b, x, alpha, beta: emit_tangent(b, x),
     "atan": lambda b, x, alpha, beta: emit_arc_tangent(b, x),
+    "sign": _sign,
+    "threshold": _threshold,
 }
 BINARY: Final[dict[str, Callable[[Builder, Value, Value], Value]]] = {
     "add": lambda b, x, y: b.fadd(x, y),

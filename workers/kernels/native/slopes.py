@@ -187,6 +187,7 @@ SLOPES: Final[dict[str, Function]] = {
     "softsign": _softsign,
     "tan": _tan,
     "atan": lambda b, x, alpha, beta: b.fdiv(constant(1.0), fma(b, x, x, constant(1.0))),
+    "threshold": lambda b, x, alpha, beta: _choose(b, b.fcmp_ordered(">", x, alpha), 1.0, 0.0),
 }
 #: Of the result, for the functions that allow it.
 SLOPES_OF_RESULTS: Final[dict[str, Function]] = {

@@ -139,6 +139,12 @@ static vec eltwise_sin(vec x, float alpha, float beta) { return fabs(x) < 0x1p-1
 static vec eltwise_cos(vec x, float alpha, float beta) { return fabs(x) < 0x1p-13f ? 1.0f : cos(x); }
 static vec eltwise_tan(vec x, float alpha, float beta) { return fabs(x) < 0x1p-13f ? x : tan(x); }
 static vec eltwise_atan(vec x, float alpha, float beta) { return atan(x); }
+static vec eltwise_sign(vec x, float alpha, float beta)
+{
+    vec below = x < 0.0f ? -1.0f : x;
+    return x > 0.0f ? 1.0f : below;
+}
+static vec eltwise_threshold(vec x, float alpha, float beta) { return x > alpha ? x : 0.0f; }
 static vec eltwise_softsign(vec x, float alpha, float beta) { return x / (fabs(x) + 1.0f); }
 static vec eltwise_hardsigmoid(vec x, float alpha, float beta)
 {

@@ -288,11 +288,33 @@ def rounding(function: Callable[[Tensors, Operand], Operand]) -> Operator:
 
 
 def sign(call: NodeCall) -> Operand:
-    """Return 1, 0 or -1."""
+    """Return 1, 0 or -1, and NaN for NaN."""
     source, math_ = call.tensor(0), call.math
+    if isinstance(source, Value) and dtype_of(source) in FLOATS:
+        return call.graph.eltwise(source, "sign", name=call.name)
     zero = math_.number(0, source)
     above, below = (math_.cast(math_.binary(source, zero, each), dtype_of(source)) for each in ("gt", "lt"))
-    return math_.binary(above, below, "sub")
+    found = math_.binary(above, below, "sub")
+    return math_.select(math_.binary(source, source, "ne"), source, found) if dtype_of(source) in FLOATS else found
+
+
+def thresholded_relu(call: NodeCall) -> Operand:
+    """Keep what is above a number."""
+    source = call.real(0)
+    # The number has the type of the tensor.
+    alpha = float(call.math.number(call.number("alpha", 1.0), source))
+    return call.math.eltwise(source, "threshold", alpha, 0.0)
+
+
+def celu(call: NodeCall) -> Operand:
+    """Scale an elu of a scaled number."""
+    source, alpha = call.real(0), call.number("alpha", 1.0)
+    if alpha == 1.0:
+        return call.math.eltwise(source, "elu", 1.0)
+    if not 2.0**-126 <= alpha <= 2.0**126:
+        raise call.unsupported(f"alpha={alpha}")
+    inner = call.math.eltwise(call.math.eltwise(source, "linear", 1.0 / alpha), "elu", 1.0)
+    return call.math.eltwise(inner, "linear", alpha)
 
 
 def erf(call: NodeCall) -> Operand:
@@ -341,6 +363,8 @@ OPERATORS: Final[Mapping[str, Operator]] = {
     "Clip": clip,
     "PRelu": prelu,
     "Selu": selu,
+    "Celu": celu,
+    "ThresholdedRelu": thresholded_relu,
     "Softsign": eltwise("softsign"),
     "Mean": mean,
     "Gelu": gelu,

@@ -244,8 +244,11 @@ CASES: list[Case] = [
     case("Gelu", MATRIX, approximate="tanh", opset=20),
     case("Pow", MATRIX, {"e": np.array(3, np.float32)}),
     case("Pow", {**MATRIX, "e": (6,)}, order=["x", "e"]),
+    case("Celu", MATRIX),
     case("Celu", MATRIX, alpha=2.0),
+    case("ThresholdedRelu", MATRIX),
     case("ThresholdedRelu", MATRIX, alpha=0.3),
+    case("Shrink", MATRIX, lambd=0.3, bias=0.1),
     case("MeanVarianceNormalization", IMAGE),
     case(
         "RoiAlign", {**IMAGE, "r": (5, 4)}, {"i": integers(0, 1, 1, 0, 1)}, sampling_ratio=3, output_height=2, opset=16
@@ -359,6 +362,35 @@ def test_what_is_not_supported_is_named_with_node_operator_opset_and_reason(give
     assert (error.node, error.operator, error.opset) == ("node", operator, opset)
     assert str(error).startswith(f"node 'node' ({operator}, opset {opset}): {reason}")
     assert "\n" not in str(error)
+
+
+@pytest.mark.parametrize("operator", ["Sign", "ThresholdedRelu", "Celu"])
+def test_numbers_that_are_not_finite_zeros_and_small_ones(cache: PrimitiveProvider, operator: str) -> None:
+    x = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-40, -1e-40, 1.0, -1.0, 3.4e38, -3.4e38], np.float32)
+    exact = x.astype(np.float64)
+    wanted = {
+        "Sign": np.sign(exact), "ThresholdedRelu": np.where(exact > 1, exact, 0),
+        "Celu": np.maximum(exact, 0) + np.minimum(np.expm1(np.minimum(exact, 0)), 0),
+    }[operator]  # fmt: skip
+    model = model_of(operator, {"x": x.shape}, {}, 18)
+    found = Executor(load_onnx(model.SerializeToString()), cache=cache).run(x=x)["y"]
+    np.testing.assert_allclose(found, wanted, rtol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["float64", "float16", "int32", "int64", "uint8"])
+def test_signs_of_any_numbers(cache: PrimitiveProvider, kind: str) -> None:
+    x = np.array([0, 1, 7, 100, 127], kind)
+    x = x if kind[0] == "u" else np.concatenate([x, -x])
+    if kind[0] == "f":
+        tiny = np.finfo(kind).smallest_subnormal
+        x = np.concatenate([x, np.array([np.nan, np.inf, -np.inf, tiny, -tiny], kind)])
+    number = helper.np_dtype_to_tensor_dtype(x.dtype)
+    ports = [helper.make_tensor_value_info(name, number, x.shape) for name in "xy"]
+    graph = helper.make_graph([helper.make_node("Sign", ["x"], ["y"])], "g", ports[:1], ports[1:])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8).SerializeToString()
+    np.testing.assert_array_equal(Executor(load_onnx(model), cache=cache).run(x=x)["y"], np.sign(x))
+    known = load_onnx(model, values={"x": x})
+    np.testing.assert_array_equal(Executor(known, cache=cache).run()["y"], np.sign(x))
 
 
 def test_whole_numbers_are_summed_as_exponentials_in_float64(cache: PrimitiveProvider) -> None:

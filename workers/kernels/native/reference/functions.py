@@ -39,6 +39,8 @@ COS: Final = ELTWISE["cos"]
 SOFTSIGN: Final = ELTWISE["softsign"]
 TAN: Final = ELTWISE["tan"]
 ATAN: Final = ELTWISE["atan"]
+SIGN: Final = ELTWISE["sign"]
+THRESHOLD: Final = ELTWISE["threshold"]
 
 SQRT_HALF: Final = math.sqrt(0.5)
 SQRT_2_OVER_PI: Final = math.sqrt(2.0 / math.pi)
@@ -47,7 +49,7 @@ CUBE: Final = 0.044715
 
 
 def eltwise(algorithm: int, x: float, alpha: float, beta: float) -> float:
-    """Return f(x); NaN gives NaN."""
+    """Return f(x); NaN gives NaN, but 0 for a threshold."""
     if algorithm == RELU:
         # Not alpha * x if alpha is 0: the product with minus infinity would be NaN.
         return x if x > 0.0 or x != x else (alpha * x if alpha != 0.0 else 0.0)
@@ -105,6 +107,10 @@ def eltwise(algorithm: int, x: float, alpha: float, beta: float) -> float:
         return math.atan(x)
     if algorithm == SOFTSIGN:
         return x / (1.0 + math.fabs(x))
+    if algorithm == SIGN:
+        return 1.0 if x > 0.0 else (-1.0 if x < 0.0 else x)
+    if algorithm == THRESHOLD:
+        return x if x > alpha else 0.0
     return np.rint(x)
 
 

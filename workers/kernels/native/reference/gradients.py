@@ -35,6 +35,7 @@ from .functions import (
     SWISH,
     TAN,
     TANH,
+    THRESHOLD,
     logistic,
     softplus,
 )
@@ -100,6 +101,8 @@ def slope(algorithm: int, x: float, alpha: float, beta: float) -> float:
         return 1.0 / (1.0 + x * x)
     if algorithm == SOFTSIGN:
         return 1.0 / (1.0 + math.fabs(x)) ** 2
+    if algorithm == THRESHOLD:
+        return 1.0 if x > alpha else 0.0
     # POW, the only one left; a power of 0 is constant, at x = 0 too.
     return alpha * beta * math.pow(x, beta - 1.0) if algorithm == POW and beta != 0.0 else 0.0
 
