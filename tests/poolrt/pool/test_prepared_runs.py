@@ -23,7 +23,7 @@ from poolrt.runs.prepared_runs import LARGEST
 
 from .created import create
 from .prepared import X, crashing_graph, load, places_of, rings_of
-from .processes import BOUND_S, relu_graph, wait_until
+from .processes import BOUND_S, relu_graph, wait_until, workers_of
 
 
 @pytest.fixture(scope="module")
@@ -141,7 +141,7 @@ def test_a_client_that_only_runs_sees_what_the_coordinator_says(own_pool: poolrt
     count_until(lambda: len(places_of(model)) > 0)
     first = {ring.number for ring in rings_of(own_pool)}
     idle = max(rings_of(own_pool), key=lambda ring: ring.number)
-    pids = [worker["pid"] for worker in own_pool.stats()["workers"]]
+    pids = workers_of(own_pool)
     os.kill(pids[-1], signal.SIGKILL)
     count_until(lambda: {ring.number for ring in rings_of(own_pool)} != first)
     count_until(lambda: len(rings_of(own_pool)) == 2)
@@ -151,7 +151,7 @@ def test_a_client_that_only_runs_sees_what_the_coordinator_says(own_pool: poolrt
 
 def test_a_prepared_run_whose_worker_is_killed_is_done_by_another(own_pool: poolrt.Pool) -> None:
     model = load(own_pool)
-    pids = [worker["pid"] for worker in own_pool.stats()["workers"]]
+    pids = workers_of(own_pool)
     before = sum(ring._ring.submitted for ring in rings_of(own_pool))
     for pid in pids:
         os.kill(pid, signal.SIGSTOP)

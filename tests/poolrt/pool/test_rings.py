@@ -21,7 +21,7 @@ from poolrt.runs.client_ring import ClientRing
 from poolrt.runs.ring_entry import RingEntry
 from poolrt.workers.ipc.ring import DONE, RETURNED, SubmittingRing
 
-from .processes import BOUND_S, is_alive, load_long, relu_graph, wait_until
+from .processes import BOUND_S, is_alive, load_long, relu_graph, wait_until, workers_of
 from .servers import started
 
 _X = np.arange(-16, 16, dtype=np.float32).reshape(4, 8)
@@ -94,7 +94,7 @@ def test_runs_on_rings_need_no_coordinator(own_pool: poolrt.Pool) -> None:
 def test_a_run_whose_worker_is_killed_before_it_begins_is_done_by_another(own_pool: poolrt.Pool) -> None:
     model = _load(own_pool)
     before = _entries(own_pool)
-    pids = [worker["pid"] for worker in own_pool.stats()["workers"]]
+    pids = workers_of(own_pool)
     for pid in pids:
         os.kill(pid, signal.SIGSTOP)
     with _in_thread(lambda: _run(model)) as outcome:
@@ -158,7 +158,7 @@ def _interrupted_when(holds: Callable[[], bool]) -> Iterator[None]:
 def test_slots_of_an_interrupted_run_are_used_again_only_when_it_has_ended(own_pool: poolrt.Pool) -> None:
     model = load_long(own_pool)
     x = np.zeros((512, 512), np.float32)
-    pids = [worker["pid"] for worker in own_pool.stats()["workers"]]
+    pids = workers_of(own_pool)
     before = sum(ring._ring.taken for ring in _rings(own_pool))
     with _interrupted_when(lambda: sum(ring._ring.taken for ring in _rings(own_pool)) > before):
         model.run(x=x)
@@ -182,7 +182,7 @@ def test_slots_of_an_interrupted_run_are_used_again_only_when_it_has_ended(own_p
 
 def test_an_interrupted_run_that_no_worker_has_begun_never_begins(own_pool: poolrt.Pool) -> None:
     model = _load(own_pool)
-    pids = [worker["pid"] for worker in own_pool.stats()["workers"]]
+    pids = workers_of(own_pool)
     before = _entries(own_pool)
     runs = sum(ring._ring.taken for ring in _rings(own_pool))
     for pid in pids:
@@ -306,7 +306,7 @@ def test_a_client_that_writes_its_workers_count_loses_its_connection_and_others_
 def _break_the_rules(server: Path, write: Callable[[SubmittingRing], None]) -> None:
     with poolrt.connect(server) as pool, poolrt.connect(server, reconnect_timeout_s=0) as rude:
         model, rude_model = _load(pool), _load(rude)
-        pids = [worker["pid"] for worker in pool.stats()["workers"]]
+        pids = workers_of(pool)
         ring = next(ring for ring in _rings(rude) if ring._ring.submitted)
         os.set_blocking(ring._bell.fileno(), True)
         write(ring._ring)

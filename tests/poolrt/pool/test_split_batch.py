@@ -17,7 +17,7 @@ from poolrt.errors import PoolClosed
 from poolrt.runs.split_model import SplitModel
 
 from .prepared import places_of
-from .processes import BOUND_S, wait_until
+from .processes import BOUND_S, wait_until, workers_of
 
 
 def _graph(samples: int) -> poolrt.Graph:
@@ -80,7 +80,7 @@ def test_both_workers_run_a_part_of_each_run(settings: dict[str, Any]) -> None:
         for part in set(model._models):  # type: ignore[attr-defined]
             pace = part._loaded.pace
             pace.at_once, pace.looked = 0, time.perf_counter_ns() + 10**10
-        stopped = [worker["pid"] for worker in pool.stats()["workers"]]
+        stopped = workers_of(pool)
         before = {ring: ring._ring.submitted for ring in rings.values()}
         for pid in stopped:
             os.kill(pid, signal.SIGSTOP)
@@ -131,7 +131,7 @@ def test_a_timeout_and_a_lost_worker_harm_one_run_at_most(settings: dict[str, An
     with poolrt.Pool(workers=2, threads=1, **settings) as pool:
         model = pool.load(_graph(6), split_batch=True)
         expected = model.run(**_inputs(6))["y"]
-        stopped = [worker["pid"] for worker in pool.stats()["workers"]]
+        stopped = workers_of(pool)
         for pid in stopped:
             os.kill(pid, signal.SIGSTOP)
         begun = time.monotonic()
