@@ -47,24 +47,11 @@ def types() -> Iterator[Problem]:
             "types", "sum of (1,)", (128, 768), lambda g, x: g.reduction(x, "sum", (1,)),
             "ReduceSum", (np.array([1], np.int64),), dtype=dtype,
         )  # fmt: skip
-    yield Problem(
-        "types",
-        "sum that wraps",
-        (1, 64, 56, 56),
-        lambda g, x: g.binary(x, divisors, "wrap_add"),
-        "Add",
-        (divisors,),
-        dtype="int32",
-    )
-    yield Problem(
-        "types",
-        "quotient",
-        (1, 64, 56, 56),
-        lambda g, x: g.binary(x, divisors, "trunc_div"),
-        "Div",
-        (divisors,),
-        dtype="int32",
-    )
+    for name, algorithm, operator in (("sum that wraps", "wrap_add", "Add"), ("quotient", "trunc_div", "Div")):
+        yield Problem(
+            "types", name, (1, 64, 56, 56), lambda g, x, kind=algorithm: g.binary(x, divisors, kind),
+            operator, (divisors,), dtype="int32",
+        )  # fmt: skip
     for source, target in (
         ("float32", "float16"), ("float16", "float32"), ("uint8", "float32"), ("int64", "int32"), ("float64", "float32"),
     ):  # fmt: skip
