@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from fractions import Fraction
 from typing import Any, Final
 
 import numpy as np
@@ -12,15 +13,15 @@ from ..folding import Array
 
 #: Whether the second of two neighbours is the nearest, by the distance from the first (0 < distance < 1).
 _NEAREST: Final[Mapping[str, Any]] = {
-    "round_prefer_floor": lambda ratio: ratio > 0.5,
-    "round_prefer_ceil": lambda ratio: ratio >= 0.5,
+    "round_prefer_floor": lambda ratio: ratio > Fraction(1, 2),
+    "round_prefer_ceil": lambda ratio: ratio >= Fraction(1, 2),
     "floor": lambda ratio: False,
     "ceil": lambda ratio: True,
 }
 
 
 def resize_weights(
-    size: int, wanted: int, scale: float, mode: str, antialias: bool, options: Mapping[str, Any]
+    size: int, wanted: int, scale: Fraction, mode: str, antialias: bool, options: Mapping[str, Any]
 ) -> Array:
     """Return a matrix of (wanted, size) float64; a row of NaN is outside, where an extrapolation value is taken.
 
@@ -44,42 +45,42 @@ def resize_weights(
     return found
 
 
-def _place(row: int, size: int, wanted: int, scale: float, options: Mapping[str, Any]) -> float:
-    """Return the place of a result's element among those of the source."""
-    length = scale * size
+def _place(row: int, size: int, wanted: int, scale: Fraction, options: Mapping[str, Any]) -> Fraction:
+    """Return the exact place of a result's element among those of the source."""
+    length, half = scale * size, Fraction(1, 2)
     match options["coordinates"]:
         case "align_corners":
-            return 0.0 if length == 1 else row * (size - 1) / (length - 1)
+            return Fraction(0) if length == 1 else row * (size - 1) / (length - 1)
         case "asymmetric":
             return row / scale
         case "tf_crop_and_resize":
-            low, high = (float(each) for each in options["roi"])
+            low, high = (Fraction(each) for each in options["roi"])
             if length == 1:
                 return (high - low) * (size - 1) / 2 + low * (size - 1)
             return row * (high - low) * (size - 1) / (length - 1) + low * (size - 1)
         case "pytorch_half_pixel":
-            return -0.5 if length == 1 else (row + 0.5) / scale - 0.5
+            return -half if length == 1 else (row + half) / scale - half
         case "half_pixel":
-            return (row + 0.5) / scale - 0.5
+            return (row + half) / scale - half
         case "half_pixel_symmetric":
-            return size / 2 * (1 - wanted / length) + (row + 0.5) / scale - 0.5
+            return size * (1 - wanted / length) / 2 + (row + half) / scale - half
         case "tf_half_pixel_for_nn":
-            return (row + 0.5) / scale
+            return (row + half) / scale
         case other:
             raise ValueError(f"unknown coordinate_transformation_mode {other!r}")
 
 
 def _neighbours(
-    ratio: float, scale: float, mode: str, antialias: bool, options: Mapping[str, Any]
+    ratio: Fraction, scale: Fraction, mode: str, antialias: bool, options: Mapping[str, Any]
 ) -> tuple[int, Array]:
     """Return where the neighbours of a place begin, and their weights; it is ``ratio`` (0 to 1) behind the first of two."""
     if mode == "nearest":
-        is_second = ratio == 1.0 or _NEAREST[options["nearest"]](ratio)
+        is_second = ratio == 1 or _NEAREST[options["nearest"]](ratio)
         return 0, np.array([not is_second, is_second], np.float64)
-    shrunk = min(scale, 1.0) if antialias else 1.0
+    shrunk = min(float(scale), 1.0) if antialias else 1.0
     reach = 1 if mode == "linear" else 2
     start = math.floor(-reach / shrunk) + 1
-    distances = np.abs((np.arange(start, 2 - start) - ratio) * shrunk)
+    distances = np.abs((np.arange(start, 2 - start) - float(ratio)) * shrunk)
     if mode == "linear":
         weights = np.clip(1 - distances, 0, 1)
     else:

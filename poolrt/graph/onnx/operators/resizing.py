@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from fractions import Fraction
 from typing import Any, Final
 
 import numpy as np
@@ -45,8 +46,10 @@ def resize(call: NodeCall) -> Operand:
             "exclude_outside": bool(call.integer("exclude_outside", 0)),
             "extrapolation": call.number("extrapolation_value", 0.0),
         }
+    if 0 in wanted:
+        return call.math.empty(wanted, call.operand(0))
     crops = options["coordinates"] == "tf_crop_and_resize"
-    changed = [axis for axis in axes if crops or wanted[axis] != sizes[axis] or scales[axis] != 1.0]
+    changed = [axis for axis in axes if crops or wanted[axis] != sizes[axis] or scales[axis] != 1]
     if not changed:
         return call.operand(0)
     source = call.operand(0)
@@ -66,7 +69,7 @@ def resize(call: NodeCall) -> Operand:
     chosen = [scales[axis] for axis in changed], [wanted[axis] for axis in changed]
     if weighs or (dtype not in FLOATS and not moves):
         return _weigh(call, changed, *chosen, mode, options)
-    extent = _extent(call, changed, *chosen, options)
+    extent = _extent(call, changed, *chosen, mode, options)
     if extent is None:
         return _weigh(call, changed, *chosen, mode, options)
     return _resample(call, changed, chosen[1], mode, extent)
@@ -78,7 +81,7 @@ def _is_one_number(array: Array) -> bool:
 
 
 def _weigh(
-    call: NodeCall, axes: list[int], scales: list[float], wanted: list[int], mode: str, options: dict[str, Any]
+    call: NodeCall, axes: list[int], scales: list[Fraction], wanted: list[int], mode: str, options: dict[str, Any]
 ) -> Operand:
     """Multiply by a matrix of weights along each dimension: what the operation of a graph has no form for."""
     source, m = call.tensor(0), call.math
@@ -127,13 +130,21 @@ def _resample(call: NodeCall, axes: list[int], wanted: list[int], mode: str, ext
 
 
 def _extent(
-    call: NodeCall, axes: list[int], scales: list[float], wanted: list[int], options: dict[str, Any]
+    call: NodeCall, axes: list[int], scales: list[Fraction], wanted: list[int], mode: str, options: dict[str, Any]
 ) -> dict[str, Any] | None:
-    """Return the options with sizes, or with factors if these are not the quotients of the sizes; None if neither fits."""
+    """Return the options with sizes, or with factors if these are not the quotients of the sizes; None if neither fits.
+
+    A factor of float32 is seldom a quotient: the nearest element to a place just before a whole number is another one than to
+    the number, and an interpolated element differs by less than its rounding.
+    """
     products = [call.shape(0)[axis] * scale for axis, scale in zip(axes, scales, strict=True)]
-    if all(math.isclose(product, size, rel_tol=1e-6) for product, size in zip(products, wanted, strict=True)):
+    if all(
+        product == size or (mode != "nearest" and math.isclose(product, size, rel_tol=1e-6))
+        for product, size in zip(products, wanted, strict=True)
+    ):
         return {**options, "sizes": wanted}
-    if [int(product) for product in products] != wanted:
+    factors = [float(scale) for scale in scales]
+    if [int(product) for product in products] != wanted or (mode == "nearest" and factors != scales):
         return None
     if options["coordinates"] == "align_corners":
         return None
@@ -142,13 +153,13 @@ def _extent(
             return None
         # The same, but for sizes of 1.
         options = {**options, "coordinates": "pytorch_half_pixel"}
-    return {**options, "factors": scales}
+    return {**options, "factors": factors}
 
 
-def _targets(call: NodeCall, axes: list[int]) -> tuple[list[float], list[int]]:
+def _targets(call: NodeCall, axes: list[int]) -> tuple[list[Fraction], list[int]]:
     """Return the factor and the size of every dimension."""
     sizes = call.shape(0)
-    scales, wanted = [1.0] * len(sizes), list(sizes)
+    scales, wanted = [Fraction(1)] * len(sizes), list(sizes)
     place = 2 if call.opset >= 11 else 1
     if call.opset >= 11 and call.has(3) and call.shape(3) != (0,):
         given = call.known_integers(3, "sizes")
@@ -157,15 +168,15 @@ def _targets(call: NodeCall, axes: list[int]) -> tuple[list[float], list[int]]:
         policy = call.text("keep_aspect_ratio_policy", "stretch")
         if policy == "stretch":
             for axis, size in zip(axes, given, strict=True):
-                wanted[axis], scales[axis] = size, size / sizes[axis]
+                wanted[axis], scales[axis] = size, Fraction(size, sizes[axis])
             return scales, wanted
         if policy not in ("not_larger", "not_smaller"):
             raise call.malformed(f"unknown keep_aspect_ratio_policy {policy!r}")
-        factors = [size / sizes[axis] for axis, size in zip(axes, given, strict=True)]
+        factors = [Fraction(size, sizes[axis]) for axis, size in zip(axes, given, strict=True)]
         factor = min(factors) if policy == "not_larger" else max(factors)
         for axis in axes:
             # Rounded to nearest, halves up.
-            scales[axis], wanted[axis] = factor, int(factor * sizes[axis] + 0.5)
+            scales[axis], wanted[axis] = factor, int(factor * sizes[axis] + Fraction(1, 2))
         return scales, wanted
     if "scales" in call.attrs:
         numbers = list(call.numbers("scales"))
@@ -174,9 +185,7 @@ def _targets(call: NodeCall, axes: list[int]) -> tuple[list[float], list[int]]:
     if len(numbers) != len(axes) or not all(0.0 < each < 1e9 for each in numbers):
         raise call.malformed(f"scales: expect {len(axes)} positive numbers, got {len(numbers)}")
     for axis, number in zip(axes, numbers, strict=True):
-        scales[axis], wanted[axis] = number, int(sizes[axis] * number)
-        if wanted[axis] < 1:
-            raise call.unsupported("a size of 0")
+        scales[axis], wanted[axis] = Fraction(number), int(sizes[axis] * Fraction(number))
     return scales, wanted
 
 
