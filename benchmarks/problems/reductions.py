@@ -10,12 +10,14 @@ from .problem import Problem
 
 
 def reductions() -> Iterator[Problem]:
-    """Yield reductions of rows, of columns and of images."""
+    """Yield reductions of rows, of columns, of images and of short runs apart."""
     for dims, axes in (
         ((128, 768), (1,)),
         ((4096, 1024), (0,)),
         ((1, 256, 56, 56), (2, 3)),
         ((8, 64, 56, 56), (0, 2, 3)),
+        ((64, 100, 9), (0, 2)),
+        ((8, 32, 16, 16), (1, 3)),
     ):
         for name, node in (("sum", "Sum"), ("mean", "Mean"), ("max", "Max"), ("norm_lp_sum", "L2")):
             yield Problem(

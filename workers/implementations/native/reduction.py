@@ -23,6 +23,9 @@ _LEAST_PART: Final = 1024
 _LEAST_SHARE: Final = 8192
 #: Vectors or rows that are added to one intermediate sum, at least.
 _LEAST_GROUP: Final = 64
+#: Elements of runs so short that to begin one takes as long as its sum, and of a source for which two launches are worth it.
+_SHORT_RUN: Final = 256
+_LEAST_APART: Final = 1024
 #: Algorithm -> (the term of an element, the last step); the term of norms depends on p.
 _PLAIN: Final = {
     "sum": ("sum", ""),
@@ -63,11 +66,22 @@ class _Shape(NamedTuple):
         """The elements of the destination."""
         return self.before * self.kept * self.columns
 
+    def apart(self) -> tuple[_Shape, _Shape] | None:
+        """Return both runs one after the other, the outer one over whole rows, if the inner one is short; else None."""
+        is_short = self.columns == 1 and 1 < self.inner <= _SHORT_RUN
+        if self.outer == 1 or not is_short or self.reduced * self.results < _LEAST_APART:
+            return None
+        return (
+            _Shape(self.before, self.outer, 1, 1, self.kept * self.inner),
+            _Shape(1, 1, self.results, self.inner, 1),
+        )
+
 
 class NativeReduction(NativeImplementation[Reduction]):
     """Contiguous runs, or 64 independent columns; with fewer results than threads, as many parts of each.
 
-    Each thread then leaves its partial results in the scratchpad, and a launch of one item makes the results of them.
+    Short runs in many places are first added up to one, whose columns are adjacent. With parts, each thread leaves its
+    partial results in the scratchpad, and a launch of one item makes the results of them.
     """
 
     name = "native:reduction"
@@ -94,7 +108,9 @@ class NativeReduction(NativeImplementation[Reduction]):
     def threads(self, op: Reduction, target: Target) -> int:
         """Return into how many parts each result is divided, 0 if it is not."""
         shape, threads = _shaped(op), max(1, target.threads)
-        if not shape.items or shape.items >= 4 * threads or shape.items % threads == 0:
+        apart = shape.apart()
+        items = apart[0].items if apart else shape.items
+        if not items or items >= 4 * threads or items % threads == 0:
             return 0
         share = shape.reduced * shape.results // _LEAST_SHARE
         parts = min(threads, shape.reduced // _LEAST_PART, share)
@@ -109,6 +125,17 @@ class NativeReduction(NativeImplementation[Reduction]):
         between = "f32" if lane == 4 else "f64"
         areas = 1 if dtype == between else 2  # the sums of groups; their totals, unless the destination holds these
         dst, partial = ("m", (Arg.DST, 0)), ("s", 0)
+        apart = shape.apart() if parts == 1 else None
+        if apart:
+            outer, inner = apart
+            between_bytes = lane * inner.inner * inner.results
+            kernel, added = _launch(0, outer, ("m", (Arg.SRC, 0)), partial, between_bytes, op)
+            _, joined = _launch(1, inner, partial, dst, 0, op)
+            kernels = (
+                _kernel(kernel, step, "", False, dtype, between),
+                _kernel("row", _merging(step), result, root, between, dtype),
+            )
+            return Program(kernels, (added, joined), scratchpad=between_bytes + lane * outer.sums)
         if parts == 1:
             kernel, run = _launch(0, shape, ("m", (Arg.SRC, 0)), dst, 0, op)
             only = _kernel(kernel, step, result, root, dtype, dtype)
@@ -117,11 +144,10 @@ class NativeReduction(NativeImplementation[Reduction]):
         kernel, divided = _launch(0, shape, ("m", (Arg.SRC, 0)), partial, sums, op, parts)
         gathered = _Shape(1, 1, 1, parts, shape.results)
         _, last = _launch(1, gathered, partial, dst, sums, op, at_once=True)
-        merging = "sum" if step in _POWERS.values() else step
         return Program(
             (
                 _kernel(kernel, step, "", False, dtype, between),
-                _kernel("strided", merging, result, root, between, dtype),
+                _kernel("strided", _merging(step), result, root, between, dtype),
             ),
             (divided, last),
             scratchpad=sums + areas * lane * max(parts * shape.sums, gathered.sums),
@@ -134,6 +160,11 @@ def _algorithm(op: Reduction) -> tuple[str, str, bool]:
         return *_PLAIN[op.algorithm], False
     root = op.p == 2.0 and not op.algorithm.startswith("norm_lp_power")
     return _POWERS[op.p], op.algorithm.rpartition("_")[2], root
+
+
+def _merging(step: str) -> str:
+    """Return the term of an intermediate result."""
+    return "sum" if step in _POWERS.values() else step
 
 
 def _kernel(part: str, step: str, result: str, root: bool, src: str, dst: str) -> KernelSpec:

@@ -49,6 +49,9 @@ PROBLEMS = (
     Problem((9001, 71), (1, 71), "sum"),
     Problem((64, 3, 131, 33), (1, 3, 1, 33), "sum"),
     Problem((3, 2, 70, 1103), (1, 2, 1, 1103), "sum"),
+    Problem((33, 65, 5), (1, 65, 1), "norm_lp_sum", 2.0),
+    Problem((3, 40, 7, 33), (3, 1, 7, 1), "sum"),
+    Problem((700, 2, 3), (1, 2, 1), "sum"),
     Problem((3, 4, 5), (3, 4, 5), "sum"),
     Problem((0, 4), (1, 4), "sum"),
     Problem((0, 100), (1, 100), "sum"),
@@ -119,6 +122,18 @@ def test_nan_and_infinities_reach_the_result_from_anywhere(
                 want = reduction(op, src.astype(np.float64))
             got = native.run(pd, {Arg.SRC: src})[Arg.DST].reshape(dst)
             np.testing.assert_array_equal(got, want, err_msg=f"{special} at {place}")
+
+
+@pytest.mark.parametrize("algorithm", ["sum", "max"])
+def test_nan_and_infinities_reach_the_result_of_short_runs(algorithm: str, native: NativeRunner) -> None:
+    problem = Problem((41, 13, 7), (1, 13, 1), algorithm)
+    pd, op = described(problem, 1), operation(problem)
+    for special in (math.nan, math.inf, -math.inf):
+        for place in ((0, 0, 0), (40, 12, 6), (17, 5, 3), (40, 0, 0)):
+            src = np.ones(problem.src, np.float32)
+            src[place] = special
+            got = native.run(pd, {Arg.SRC: src})[Arg.DST].reshape(problem.dst)
+            np.testing.assert_array_equal(got, reduction(op, src.astype(np.float64)), err_msg=f"{special} at {place}")
 
 
 @pytest.mark.parametrize("dims", [(1, 3), (2, 4003), (20_011, 1), (1501, 71)])
