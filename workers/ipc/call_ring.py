@@ -338,9 +338,11 @@ class ServingCallRing(CallRing):
     def take(self) -> CallEntry | None:
         """Return the next entry that is not taken back, None if there is none, or it is held; its call begins.
 
+        Also None once it has passed `CAPACITY` entries: a client that took back one after the other would keep it going for ever.
         Raises MalformedRing.
         """
         words, count = self._words, self._count
+        first = count
         while (waiting := words[SUBMITTED] - count) != 0:
             if not 0 < waiting <= CAPACITY:
                 raise MalformedRing(f"a call ring with {waiting} entries")
@@ -356,6 +358,8 @@ class ServingCallRing(CallRing):
                     raise MalformedRing(f"unexpected mark {back} of entry {expected}")
                 self.complete(TAKEN_BACK)
                 count = expected
+                if count - first == CAPACITY:
+                    return None
                 continue
             # Now: the client may have written another entry here, which it held before.
             sequence, function, request, start, nbytes, arguments = _ENTRY.unpack_from(

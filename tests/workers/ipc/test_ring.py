@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import random
 import sys
 import threading
 import time
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -20,12 +22,16 @@ from poolrt.workers.ipc.ring import (
     PAUSED,
     RETURNED,
     SLOTS_LIMIT,
+    SUBMITTED,
     MalformedRing,
     ServingRing,
     SubmittingRing,
 )
 
 _NUMBER = 7
+#: Entries with which a client floods its ring, at least, and the longest time for it, in seconds.
+_FLOOD = 200 * CAPACITY
+_FLOOD_S = 60.0
 
 
 def make_ring() -> tuple[bytearray, SubmittingRing, ServingRing]:
@@ -167,6 +173,34 @@ def test_each_entry_is_executed_or_returned_once_while_the_worker_pauses_at_rand
     assert sorted(done + returned) == list(range(1, client.submitted + 1))
     assert returned
     assert done
+
+
+def _publish_for_ever(memory: Any) -> None:
+    """Publish entries as soon as others are done."""
+    client = SubmittingRing(_NUMBER, memory)
+    until = time.monotonic() + _FLOOD_S
+    while time.monotonic() < until:
+        client.words[SUBMITTED] = client.done + CAPACITY
+
+
+def test_a_client_that_publishes_for_ever_does_not_keep_its_worker_from_pausing() -> None:
+    context = multiprocessing.get_context("fork")
+    memory = context.RawArray("B", NBYTES)
+    flooding = context.Process(target=_publish_for_ever, args=(memory,), daemon=True)
+    flooding.start()
+    try:
+        worker = ServingRing(_NUMBER, memory)
+        returned = []
+        until = time.monotonic() + 60
+        while worker.done < _FLOOD and time.monotonic() < until:
+            before = worker.done
+            worker.pause()
+            returned.append(worker.done - before)
+        assert 0 < max(returned) <= CAPACITY
+    finally:
+        flooding.kill()
+        flooding.join()
+        flooding.close()
 
 
 def test_a_side_rings_once_for_each_sleep_of_the_other() -> None:
