@@ -38,10 +38,17 @@ def mutate_rings(stage: Stage) -> None:
     secret = stage.random.randbytes(_SECRET)
     expected = np.frombuffer(secret * (_MARK // _SECRET), np.uint8)
     made, ended = Counter[str](), Counter[str]()
-    with served(stage, workers=2, run_timeout_s=20) as path, poolrt.connect(path, reconnect_timeout_s=0) as witness:
+    with (
+        served(stage, workers=2, run_timeout_s=20) as path,
+        poolrt.connect(path, reconnect_timeout_s=0) as witness,
+        poolrt.connect(path, reconnect_timeout_s=0) as orderer,
+    ):
         mark = witness.empty(_MARK, "uint8")
         mark[:] = expected
-        with Traffic(witness, WORK, pause_s=0.01) as traffic:
+        with (
+            Traffic(witness, WORK, pause_s=0.01) as traffic,
+            Traffic(orderer, ("urgent",), pause_s=0.01) as urgent,
+        ):
             part = -(-stage.scale.mutations // _FIRST)
             _attack(stage, path, part, secret, made, ended)
             first = _look(stage, witness)
@@ -50,6 +57,11 @@ def mutate_rings(stage: Stage) -> None:
             echoed = witness.submit(bytes, secret).result(CALL_S)
             stage.expect(echoed == secret, "a call of another client was harmed")
             check_traffic(stage, traffic, share=1.0)
+            check_traffic(stage, urgent)
+            ordered = urgent.total("urgent")
+            stage.expect(
+                ordered.right == ordered.asked, f"{ordered.right} of {ordered.asked} rows of calls were in order"
+            )
             stage.expect(bool((mark == expected).all()), "another client's memory was written to")
             stats = witness.stats(CALL_S)
             stage.expect(not stats["workers_lost"], f"{stats['workers_lost']} workers were lost")
@@ -96,7 +108,7 @@ def _attack(stage: Stage, path: str, number: int, secret: bytes, made: Counter[s
 
 def _look(stage: Stage, witness: poolrt.Pool) -> dict[str, tuple[int, int]]:
     """Return bytes of own memory, and descriptors, of the coordinator and its workers, once the attackers have gone."""
-    gone = await_that(lambda: witness.stats(CALL_S)["clients"] == 1, _TAKEN_BACK_S + stage.outcome.noise_s)
+    gone = await_that(lambda: witness.stats(CALL_S)["clients"] == 2, _TAKEN_BACK_S + stage.outcome.noise_s)
     stage.expect(gone, "clients that have gone are still connected")
     stats = witness.stats(CALL_S)
     pids = {"coordinator": stats["pid"]}

@@ -77,8 +77,8 @@ class Tally:
 class Traffic:
     """Threads that use a pool until the end of the block, or until their pool is lost; ``kinds`` says for what.
 
-    ``load`` builds another small graph each time, with kernels that no store has: sizes are drawn from ``seed``. Each thread
-    waits ``pause_s`` seconds after each call.
+    ``load`` builds another small graph each time, with kernels that no store has: sizes are drawn from ``seed``. ``urgent`` lets
+    calls go before others, and cancels some. Each thread waits ``pause_s`` seconds after each call.
     """
 
     def __init__(
@@ -176,6 +176,16 @@ class Traffic:
         number = next(self._numbers)
         if self._pool.submit(divmod, number * 7 + 3, 7).result(CALL_S) != (number, 3):
             raise WrongResult("a function returned another's result")
+
+    def _urgent(self) -> None:
+        numbers = [next(self._numbers) for _ in range(10)]
+        later, urgent = self._pool.at_priority(-1), self._pool.at_priority(1)
+        futures = [later.submit(divmod, number * 7 + 3, 7) for number in numbers[1:]]
+        first = urgent.submit(divmod, numbers[0] * 7 + 3, 7)
+        kept = [future for future in futures if future is not futures[-3] or not future.cancel()]
+        expected = [(number, 3) for number, future in zip(numbers[1:], futures, strict=True) if future in kept]
+        if first.result(CALL_S) != (numbers[0], 3) or [future.result(CALL_S) for future in kept] != expected:
+            raise WrongResult("calls of two priorities returned others' results")
 
     def _load(self) -> None:
         graph, x, y = _uncommon_convolution(self._random)
