@@ -17,7 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 import poolrt
 from poolrt.cli.served_metrics import MetricsServer
 from tests.poolrt.pool.created import create
-from tests.poolrt.pool.processes import relu_graph
+from tests.poolrt.pool.processes import relu_graph, workers_of
 
 from .test_serve import BOUND_S, Place
 
@@ -49,6 +49,7 @@ def test_metrics_are_those_of_the_pool_and_its_store(place: Place) -> None:
         for _ in range(9):
             model.run(x=np.ones((4, 8), np.float32))
         kept = pool.empty((1 << 18,), "float32")
+        workers_of(pool)  # all of them are up
         expected = pool.stats()
         found = _samples(said["metrics"])
     nothing: tuple[str, ...] = ()

@@ -20,7 +20,7 @@ from tests.poolrt.graph.typed_calls import SHAPES
 from tests.poolrt.graph.user_kernels import OPENCL, SIGNATURE, between_convolutions, expected, images, scale
 
 from .created import create
-from .processes import BOUND_S, wait_until
+from .processes import BOUND_S, workers_of
 
 #: Seconds for a program that starts a pool, on a busy machine.
 _PROGRAM_S = 3 * BOUND_S
@@ -165,12 +165,11 @@ def test_an_opencl_kernel_that_crashes_names_itself_and_costs_one_worker(device:
     with poolrt.Pool(workers=2, threads=1, retries=0, home=str(tmp_path), redis_url=none) as pool:
         model = pool.load(g)
         assert model.run(x=np.full(1, 0.5, np.float32))["y"][0] == 0.5
-        before = {worker["pid"] for worker in pool.stats()["workers"]}
+        before = set(workers_of(pool))
         with pytest.raises(WorkerLost, match=r"fragile.* calls kernels of its user: node 'mine \(crashes\)'"):
             model.run(x=np.full(1, -1, np.float32))
         assert model.run(x=np.full(1, 0.5, np.float32))["y"][0] == 0.5
-        wait_until(lambda: len(pool.stats()["workers"]) == 2, "two workers")
-        assert len(before & {worker["pid"] for worker in pool.stats()["workers"]}) == 1
+        assert len(before.intersection(workers_of(pool))) == 1
 
 
 @pytest.mark.slow

@@ -279,7 +279,7 @@ def test_creators_and_their_fork_server_that_are_killed_while_they_start_delay_a
 
     def kill(level: int, total: int) -> bool:
         """Kill what is there and no worker; return whether so many were killed, or the load was faster than this process."""
-        workers = [worker["pid"] for worker in creating.stats()["workers"]]
+        workers = workers_of(creating)
         for pid in below(coordinator, level):
             if pid not in (*workers, *killed):
                 with suppress(ProcessLookupError):

@@ -25,7 +25,7 @@ from poolrt.workers.ipc.ring import DONE, WORKER_SLEEPS
 
 from .created import create
 from .prepared import X, crashing_graph, load, places_of, rings_of
-from .processes import BOUND_S, wait_until
+from .processes import BOUND_S, wait_until, workers_of
 
 
 @pytest.fixture(scope="module")
@@ -168,10 +168,12 @@ def test_map_is_right_while_workers_are_killed_and_functions_are_called(own_pool
             np.testing.assert_array_equal(outputs["y"], np.maximum(given[number], 0))
         stop.set()
         assert disturbing.result(BOUND_S) > 0
+    killed: list[int] = []
     for number, outputs in enumerate(model.map(({"x": x} for x in given), 64)):
         np.testing.assert_array_equal(outputs["y"], np.maximum(given[number], 0))
         if number in (500, 1500):
-            os.kill(own_pool.stats()["workers"][0]["pid"], signal.SIGKILL)
+            killed.append(workers_of(own_pool, killed)[0])
+            os.kill(killed[-1], signal.SIGKILL)
     assert own_pool.stats()["workers_lost"] == 2
 
 

@@ -224,7 +224,7 @@ def test_runs_are_right_whichever_side_spins(settings: dict[str, Any]) -> None:
     with poolrt.Pool(workers=2, threads=1, spin_us=50, **settings) as pool:
         model = _load(pool)
         (first, second) = sorted(os.sched_getaffinity(0))[:2]
-        used = [worker["pid"] for worker in pool.stats()["workers"]]
+        used = workers_of(pool)
         try:
             for mine, theirs in ((first, second), (first, first)):
                 os.sched_setaffinity(0, {mine})
