@@ -25,8 +25,10 @@ if TYPE_CHECKING:
 _UNUSED: Final = 3
 #: The same with an array that was just made of them.
 _TAKEN: Final = _UNUSED + 1
-#: Rooms of one size that are kept: the caller's variable may hold the last output while the next is computed.
-_MOST_OF_A_SIZE: Final = 4
+#: Rooms of one size that are kept however large they are: the caller's variable may hold the last output while the next is
+#: computed. Runs may have several outputs of one size: up to the second number are kept if half of the capacity holds them.
+_LEAST_OF_A_SIZE: Final = 4
+_MOST_OF_A_SIZE: Final = 32
 
 
 class _OutputRoom(ArrayRoom):
@@ -76,6 +78,8 @@ class OutputMemory:
         # own, so none takes it.
         if nbytes == self._newest:
             for room in self._rooms.get(nbytes, ()):
+                if getrefcount(room.bytes) != _UNUSED:
+                    continue
                 whole, known, kind = room.formed
                 if kind is dtype and known == shape:
                     array = whole.view()
@@ -84,6 +88,8 @@ class OutputMemory:
         with self._lock:
             rooms = self._rooms.get(nbytes)
             for room in rooms or ():
+                if getrefcount(room.bytes) != _UNUSED:
+                    continue
                 array = room.new_array(shape, dtype)
                 if getrefcount(room.bytes) == _TAKEN:
                     self._rooms.move_to_end(nbytes)
@@ -98,7 +104,9 @@ class OutputMemory:
         self, rooms: list[_OutputRoom] | None, shape: tuple[int, ...], dtype: np.dtype[Any], nbytes: int
     ) -> _OutputRoom:
         room = _OutputRoom(shape, dtype, nbytes)
-        if 2 * room.nbytes <= self._capacity and (rooms is None or len(rooms) < _MOST_OF_A_SIZE):
+        kept = len(rooms) if rooms else 0
+        together = 1 if kept < _LEAST_OF_A_SIZE else kept + 1
+        if kept < _MOST_OF_A_SIZE and 2 * together * room.nbytes <= self._capacity:
             self._rooms.setdefault(nbytes, []).append(room)
             self._rooms.move_to_end(nbytes)
             self._newest = nbytes

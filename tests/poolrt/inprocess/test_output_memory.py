@@ -74,6 +74,35 @@ def test_memory_stays_within_its_bound() -> None:
     assert memory.nbytes == 0
 
 
+def test_a_run_of_many_outputs_of_one_size_finds_memory_while_the_last_ones_are_held() -> None:
+    memory = OutputMemory(1 << 20)
+    last, found = [], []
+    for _ in range(4):
+        held = [take(memory, 64) for _ in range(12)]
+        found.append({address for _, address in held})
+        last = held
+        del held
+    assert found[2] == found[0]
+    assert found[3] == found[1]
+    assert not found[0] & found[1]
+    del last
+    nbytes = memory.nbytes
+    held = [take(memory, 64) for _ in range(100)]
+    assert len({address for _, address in held}) == 100
+    assert memory.nbytes < 100 * 4 * 64
+    assert nbytes <= memory.nbytes
+
+
+def test_many_outputs_of_one_size_leave_half_of_the_capacity_to_others() -> None:
+    memory = OutputMemory(1 << 20)
+    take(memory, 100)
+    small = memory.nbytes
+    for count in (10_000, 30_000):
+        held = [take(memory, count) for _ in range(20)]
+        assert small < memory.nbytes <= 1 << 20
+        del held
+
+
 def test_a_context_bounds_the_memory_of_outputs_by_its_own() -> None:
     context = DeviceContext(capacity_bytes=1 << 20)
     for count in range(100, 10_000, 100):
