@@ -92,6 +92,16 @@ def copier(movement: Movement) -> Callable[..., None]:
 
     def copy(src: int, dst: int, rows: int, row_src: int, row_dst: int, columns: int) -> None:
         whole = columns * size
+        if 64 < whole <= 128:
+            # Two vectors, which overlap: without branches.
+            second = whole - 64
+            for _ in range(rows):
+                head, tail = vload(src), vload(src + second)
+                vstore(dst, head)
+                vstore(dst + second, tail)
+                src += row_src
+                dst += row_dst
+            return
         for row in range(rows):
             source = src + row * row_src
             target = dst + row * row_dst
@@ -109,7 +119,11 @@ def copier(movement: Movement) -> Callable[..., None]:
                 vstore(target + at, vload(source + at))
                 at += 64
             if at < whole:
-                copy_short(source + at, target + at, whole - at)
+                if at:
+                    # A whole vector, which overlaps with the last one.
+                    vstore(target + whole - 64, vload(source + whole - 64))
+                else:
+                    copy_short(source, target, whole)
 
     return copy
 
