@@ -34,6 +34,12 @@ def moved(url: str, host: str, port: int) -> str | None:
     return f"{scheme}://{user}{at}{f'[{host}]' if ':' in host else host}:{port}{rest}"
 
 
+def socket_path(url: str) -> str | None:
+    """Return the path of a unix socket, None for a URL of another kind or without a path."""
+    parts = urlsplit(url)
+    return unquote(parts.path) or None if parts.scheme == "unix" else None
+
+
 def _split(url: str) -> tuple[str, str, str]:
     """Return scheme, user with host, and the rest; `urlunsplit` would change some URLs."""
     scheme, _, tail = url.partition("://")

@@ -24,7 +24,7 @@ from .scripts import Script
 from .value_reader import ValueReader
 
 #: Longest wait, in seconds, for a connection.
-_CONNECT_S: Final = 0.25
+CONNECT_S: Final = 0.25
 #: Connections of one client, one for each thread that waits for an answer; the client's own bound would be 100.
 _MOST_CONNECTIONS: Final = 1 << 16
 #: Longest time, in seconds, that one blocking read waits; a flushed stream would never answer.
@@ -72,7 +72,7 @@ class RedisConnection:
             made: Any = redis.Redis.from_url(
                 url,
                 socket_timeout=timeout,
-                socket_connect_timeout=min(_CONNECT_S, timeout),
+                socket_connect_timeout=min(CONNECT_S, timeout),
                 # Once more for a connection that the server has closed, not for a silent server.
                 retry=Retry(NoBackoff(), 1, (redis.ConnectionError,)),
                 protocol=2,
