@@ -32,10 +32,8 @@ from .lowering import Lowering
 from .operands import Refused
 from .stack import align_stack
 
-_DECLARATION: Final = re.compile(r"^declare [^@]*@(\"[^\"]+\"|[\w.$-]+)\(", re.MULTILINE)
 #: A generator is a module here, or in one folder below.
 _GENERATOR: Final = re.compile(r"[a-z_][a-z0-9_]*(\.[a-z_][a-z0-9_]*)?")
-_GLOBAL: Final = re.compile(r"^@(\"[^\"]+\"|[\w.$-]+) = external ", re.MULTILINE)
 
 
 class CompileError(Exception):
@@ -99,7 +97,9 @@ def lower_function(name: str, function: Callable[..., None], signature: types.Si
         if kernel.results:
             raise CompileError(name, "it returns a value")
         _add_entry(module, kernel.function, signature)
-        return str(module)
+        code = str(module)
+        _take_apart(module)
+    return code
 
 
 def compile_code(name: str, code: str, isa: str) -> bytes:
@@ -157,6 +157,16 @@ def _add_entry(module: ir.Module, kernel: ir.Function, signature: types.Signatur
     b.ret(status(0))
 
 
+def _take_apart(module: ir.Module) -> None:
+    """Free a module's instructions at once. They refer to their blocks, so a collection of garbage would look at all."""
+    for function in module.functions:
+        for block in function.blocks:
+            for instruction in block.instructions:
+                instruction.parent = None
+            block.instructions.clear()
+            block.terminator = None
+
+
 def _optimise(module: llvm.ModuleRef, machine: llvm.TargetMachine) -> None:
     options = llvm.create_pipeline_tuning_options(speed_level=3)
     options.loop_vectorization, options.slp_vectorization = True, False
@@ -172,13 +182,13 @@ def emit_object(name: str, module: llvm.ModuleRef, machine: llvm.TargetMachine) 
     passes.add_strip_dead_prototype_pass()
     passes.add_strip_symbols_pass()
     passes.run(module, builder)
-    _refuse_undefined(name, str(module))
+    _refuse_undefined(name, module)
     emitted: bytes = machine.emit_object(module)
     return emitted
 
 
-def _refuse_undefined(name: str, text: str) -> None:
-    declared = [match.strip('"') for pattern in (_DECLARATION, _GLOBAL) for match in pattern.findall(text)]
+def _refuse_undefined(name: str, module: llvm.ModuleRef) -> None:
+    declared = [each.name for each in (*module.functions, *module.global_variables) if each.is_declaration]
     missing = sorted(s for s in declared if not s.startswith("llvm.") and s not in ALLOWED_SYMBOLS)
     if missing:
         raise CompileError(name, f"it needs {', '.join(missing)}: a kernel may call only the C and math library", "")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import ctypes
+import gc
 import math
 import os
 import pickle
@@ -17,6 +18,7 @@ from types import ModuleType
 from typing import Any
 
 import llvmlite.binding as llvm
+import llvmlite.ir as ir
 import numpy as np
 import pytest
 
@@ -71,6 +73,16 @@ def test_the_end_of_a_page_cuts_no_vector_on_the_stack_in_two(isa: str, register
     masks = [int(found[1], 16) for line in lines if (found := re.search(r"and +\$0x(f+[0-9a-f]0),%rsp", line))]
     assert masks
     assert not any(mask % width for mask in masks)
+
+
+def test_what_a_kernel_was_lowered_from_is_freed_without_a_collection_of_garbage() -> None:
+    gc.collect()
+    gc.disable()
+    try:
+        lower_kernel(KernelSpec.of("reference.reduction"), "x86-64-v3")
+        assert not [each for each in gc.get_objects() if isinstance(each, ir.Instruction)]
+    finally:
+        gc.enable()
 
 
 def test_functions_that_a_kernel_calls_are_compiled_for_its_level_too() -> None:
