@@ -229,7 +229,8 @@ class Graph(Windows, Products, Attentions, Pointwise, Normalizations, Recurrent,
         if 0 not in sizes or min(sizes) < 0:
             raise GraphError(f"empty_output {name!r}: shape: expect sizes with a 0 among them, got {sizes}")
         # Tensors of a plan have elements: this one is cut off.
-        self.output(name, self.constant([0], dtype), self.constant([0], "int64"))
+        cut_off = self.constant([False] if parse_dtype(dtype) == "bool" else [0], dtype)
+        self.output(name, cut_off, self.constant([0], "int64"))
         self._cuts[name] = replace(self._cuts[name], empty=sizes)
 
     def _cut(self, name: str, value: Value, count: Value, axis: int) -> Cut:

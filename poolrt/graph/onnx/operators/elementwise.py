@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from typing import Final
 
@@ -90,6 +90,29 @@ def _combine(call: NodeCall, algorithm: str) -> Operand:
     return reduce(lambda left, right: call.math.binary(left, right, algorithm), operands)
 
 
+def extreme(algorithm: str) -> Operator:
+    """Return the operator that takes the greatest or least of any number of tensors, NaN if one of them is."""
+
+    def operator(call: NodeCall) -> Operand:
+        operands = call.operands_given()
+        if not operands:
+            raise call.malformed("it has no inputs")
+        return reduce(lambda left, right: _extreme(call.math, left, right, algorithm), operands)
+
+    return operator
+
+
+def _extreme(m: Tensors, left: Operand, right: Operand, algorithm: str) -> Operand:
+    """Return the greater or lesser of two. A graph's operation returns its second operand if either is NaN."""
+    if dtype_of(left) not in FLOATS or not (isinstance(left, Value) or isinstance(right, Value)):
+        return m.binary(left, right, algorithm)
+    if not isinstance(right, Value):
+        left, right = right, left
+    if not isinstance(left, Value) and not np.isnan(left).any():
+        return m.binary(left, right, algorithm)
+    return m.select(m.binary(left, left, "ne"), left, m.binary(left, right, algorithm))
+
+
 def clip(call: NodeCall) -> Operand:
     """Clip; the limits are attributes until opset 10, operands since."""
     source = call.tensor(0)
@@ -103,14 +126,16 @@ def clip(call: NodeCall) -> Operand:
         if limit is not None and math.prod(limit.shape) != 1:
             raise call.malformed(f"limits of shape {tuple(limit.shape)}; expect single numbers")
     bounds = [_bound(limit, usual) for limit, usual in zip(limits, (-_LARGEST, _LARGEST), strict=True)]
-    if dtype_of(source) == "float32" and all(
-        limit is not None and math.isfinite(bound) for limit, bound in zip(limits, bounds, strict=True)
+    if dtype_of(source) in FLOATS and all(
+        limit is not None and math.isfinite(bound) and _is_float32(bound)
+        for limit, bound in zip(limits, bounds, strict=True)
     ):
         return call.graph.eltwise(call.math.value(source), "clip", *bounds, name=call.name)
     result: Operand = source
     for limit, algorithm in zip(limits, ("max", "min"), strict=True):
         if limit is not None:
-            result = call.math.binary(result, call.math.reshape(limit, ()), algorithm)
+            # The limit first: of two operands of which one is NaN, the second is the result.
+            result = call.math.binary(call.math.reshape(limit, ()), result, algorithm)
     return result
 
 
@@ -122,7 +147,7 @@ def _bound(limit: Operand | None, usual: float) -> float:
 
 
 def prelu(call: NodeCall) -> Operand:
-    """Multiply negative elements by a slope; add the positive part and the scaled negative part of integers."""
+    """Multiply negative elements by a slope; products of integers wrap."""
     source, slope, math_ = call.tensor(0), call.tensor(1), call.math
     dims, slopes = shape_of(source), shape_of(slope)
     fits = len(slopes) <= len(dims) and all(
@@ -131,6 +156,9 @@ def prelu(call: NodeCall) -> Operand:
     if isinstance(source, Value) and dtype_of(source) in FLOATS and fits and dims:
         return call.graph.prelu(source, slope, name=call.name)
     zero = math_.number(0, source)
+    if dtype_of(source) not in FLOATS:
+        scaled = _wrapped(math_, source, slope, "mul")
+        return math_.select(math_.binary(source, zero, "lt"), scaled, source)
     scaled = math_.binary(math_.binary(source, zero, "min"), slope, "mul")
     return math_.binary(math_.eltwise(source, "relu"), scaled, "add")
 
@@ -214,12 +242,15 @@ def _power(math_: Tensors, base: Operand, exponent: Operand) -> Operand:
     plain = math_.binary(math_.binary(exponent, zero, "eq"), math_.binary(size, one, "eq"), "max")
     result = math_.eltwise(math_.select(plain, zero, logarithm), "exp")
     half = math_.eltwise(exponent, "linear", 0.5)
-    odd = math_.binary(math_.floor(half), half, "ne")
-    signed = math_.select(odd, math_.eltwise(result, "linear", -1.0), result)
     whole = math_.binary(math_.floor(exponent), exponent, "eq")
-    nothing = math_.number(math.nan, base)
+    odd = math_.binary(math_.binary(math_.floor(half), half, "ne"), whole, "min")
     negative = math_.binary(base, zero, "lt")
-    return math_.select(negative, math_.select(whole, signed, nothing), result)
+    # Zeros have signs, too.
+    signs = math_.binary(negative, math_.binary(math_.binary(one, base, "div"), zero, "lt"), "max")
+    opposite = math_.binary(result, math_.number(-1.0, result), "mul")
+    signed = math_.select(math_.binary(odd, signs, "min"), opposite, result)
+    has_none = math_.select(whole, np.zeros((), np.bool_), math_.binary(size, math_.number(math.inf, base), "lt"))
+    return math_.select(math_.binary(negative, has_none, "min"), math_.number(math.nan, base), signed)
 
 
 def negative(call: NodeCall) -> Operand:
@@ -253,33 +284,53 @@ def in_float64(function: Callable[[Tensors, Operand], Operand]) -> Operator:
     return operator
 
 
-def _sinh(math_: Tensors, x: Operand) -> Operand:
-    return math_.eltwise(math_.binary(math_.eltwise(x, "exp"), _exp_negative(math_, x), "sub"), "linear", 0.5)
-
-
 def _cosh(math_: Tensors, x: Operand) -> Operand:
-    return math_.eltwise(math_.binary(math_.eltwise(x, "exp"), _exp_negative(math_, x), "add"), "linear", 0.5)
+    # As two squares, of which none overflows before the sum does.
+    half = math_.eltwise(math_.eltwise(x, "abs"), "linear", 0.5)
+    roots = [math_.eltwise(each, "exp") for each in (half, math_.eltwise(half, "linear", -1.0))]
+    large, small = (math_.binary(math_.eltwise(each, "linear", 0.5), each, "mul") for each in roots)
+    return math_.binary(large, small, "add")
 
 
-def _exp_negative(math_: Tensors, x: Operand) -> Operand:
-    return math_.eltwise(math_.eltwise(x, "linear", -1.0), "exp")
+def _sinh(math_: Tensors, x: Operand) -> Operand:
+    return math_.binary(math_.eltwise(x, "tanh"), _cosh(math_, x), "mul")
 
 
 def _asinh(math_: Tensors, x: Operand) -> Operand:
     size = math_.eltwise(x, "abs")
-    root = math_.eltwise(math_.eltwise(math_.eltwise(x, "square"), "linear", 1.0, 1.0), "sqrt")
+    root = math_.eltwise(math_.eltwise(math_.eltwise(size, "square"), "linear", 1.0, 1.0), "sqrt")
+    # The square of a large number overflows, and adding 1 does not change it.
+    root = math_.select(math_.binary(size, math_.number(1e10, x), "gt"), size, root)
     sign = math_.eltwise(math_.cast(math_.binary(x, math_.number(0, x), "lt"), "float64"), "linear", -2.0, 1.0)
-    return math_.binary(sign, math_.eltwise(math_.binary(size, root, "add"), "log"), "mul")
+    far = math_.binary(sign, _log_of_sum(math_, size, root), "mul")
+    return _near_zero(math_, x, (-1 / 6, 3 / 40, -15 / 336, 105 / 3456), far)
 
 
 def _acosh(math_: Tensors, x: Operand) -> Operand:
-    root = math_.eltwise(math_.eltwise(math_.eltwise(x, "square"), "linear", 1.0, -1.0), "sqrt")
-    return math_.eltwise(math_.binary(x, root, "add"), "log")
+    above, below = (math_.eltwise(math_.eltwise(x, "linear", 1.0, each), "sqrt") for each in (1.0, -1.0))
+    return _log_of_sum(math_, x, math_.binary(above, below, "mul"))
 
 
 def _atanh(math_: Tensors, x: Operand) -> Operand:
     above, below = math_.eltwise(x, "linear", 1.0, 1.0), math_.eltwise(x, "linear", -1.0, 1.0)
-    return math_.eltwise(math_.eltwise(math_.binary(above, below, "div"), "log"), "linear", 0.5)
+    far = math_.eltwise(math_.eltwise(math_.binary(above, below, "div"), "log"), "linear", 0.5)
+    return _near_zero(math_, x, (1 / 3, 1 / 5, 1 / 7, 1 / 9, 1 / 11), far)
+
+
+def _log_of_sum(math_: Tensors, left: Operand, right: Operand) -> Operand:
+    """Return the logarithm of a sum, which does not overflow."""
+    half, other = (math_.eltwise(each, "linear", 0.5) for each in (left, right))
+    return math_.eltwise(math_.eltwise(math_.binary(half, other, "add"), "log"), "linear", 1.0, math.log(2.0))
+
+
+def _near_zero(math_: Tensors, x: Operand, factors: Sequence[float], far: Operand) -> Operand:
+    """Return x + f0 x^3 + f1 x^5 and so on for small numbers, whose logarithms are imprecise, and ``far`` for others."""
+    square = math_.eltwise(x, "square")
+    total: Operand = math_.eltwise(square, "linear", factors[-1], factors[-2])
+    for factor in (*factors[-3::-1], 1.0):
+        total = math_.eltwise(math_.binary(total, square, "mul"), "linear", 1.0, factor)
+    is_small = math_.binary(math_.eltwise(x, "abs"), math_.number(0.04, x), "lt")
+    return math_.select(is_small, math_.binary(x, total, "mul"), far)
 
 
 def rounding(function: Callable[[Tensors, Operand], Operand]) -> Operator:
@@ -311,8 +362,12 @@ def celu(call: NodeCall) -> Operand:
     source, alpha = call.real(0), call.number("alpha", 1.0)
     if alpha == 1.0:
         return call.math.eltwise(source, "elu", 1.0)
-    if not 2.0**-126 <= alpha <= 2.0**126:
+    if not 2.0**-126 <= abs(alpha) <= 2.0**126:
         raise call.unsupported(f"alpha={alpha}")
+    if alpha < 0:
+        m = call.math
+        scaled = m.eltwise(m.eltwise(m.eltwise(source, "linear", 1.0 / alpha), "exp"), "linear", alpha, -alpha)
+        return m.binary(m.eltwise(source, "relu"), m.binary(scaled, m.number(0, source), "min"), "add")
     inner = call.math.eltwise(call.math.eltwise(source, "linear", 1.0 / alpha), "elu", 1.0)
     return call.math.eltwise(inner, "linear", alpha)
 
@@ -377,6 +432,6 @@ OPERATORS: Final[Mapping[str, Operator]] = {
     "Mul": arithmetic("mul"),
     "Div": arithmetic("div"),
     "Sum": variadic("add"),
-    "Max": variadic("max"),
-    "Min": variadic("min"),
+    "Max": extreme("max"),
+    "Min": extreme("min"),
 }

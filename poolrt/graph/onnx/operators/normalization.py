@@ -68,14 +68,19 @@ def group_normalization(call: NodeCall) -> Operand:
     """Normalise groups of channels; until opset 20 scale and shift have one number for each group."""
     src, scale, shift = (call.real(index) for index in range(3))
     groups = call.integer("num_groups")
-    if len(src.shape) < 3 or groups < 1 or src.shape[1] % groups:
+    if len(src.shape) < 2 or groups < 1 or src.shape[1] % groups:
         raise call.malformed(f"{groups} groups do not fit the shape {tuple(src.shape)}")
     if call.opset < 21:
         each = src.shape[1] // groups
         scale, shift = (_repeat(call, operand, each) for operand in (scale, shift))
     scale, shift = (call.math.cast(operand, "float32") for operand in (scale, shift))
     epsilon = call.number("epsilon", 1e-5)
-    return call.graph.group_normalization(call.math.value(src), groups, scale, shift, epsilon=epsilon, name=call.name)
+    # Each channel is one number if there are no spatial dimensions.
+    images = call.math.reshape(src, (*src.shape, 1)) if len(src.shape) == 2 else src
+    found = call.graph.group_normalization(
+        call.math.value(images), groups, scale, shift, epsilon=epsilon, name=call.name
+    )
+    return call.math.reshape(found, tuple(src.shape)) if len(src.shape) == 2 else found
 
 
 def _repeat(call: NodeCall, operand: Operand, times: int) -> Operand:

@@ -13,7 +13,7 @@ from ...values import Value
 from ..call import NodeCall, Operator
 from ..element_types import FLOATS
 from ..rearranging import accumulate, arg_reduce
-from ..tensors import Operand, Tensors, dtype_of
+from ..tensors import WRAPS_AS, Operand, Tensors, dtype_of
 
 #: The greatest finite number of a type.
 _LARGEST: Final = {
@@ -23,24 +23,44 @@ _LARGEST: Final = {
 
 
 def reduction(
+    algorithm: str, after: Callable[[Tensors, Operand], Operand] | None = None, p: float | None = None
+) -> Operator:
+    """Return the operator that reduces, with a function that is applied to the results."""
+    return lambda call: _reduce(call, algorithm, after, p)
+
+
+def _reduce(
+    call: NodeCall,
     algorithm: str,
-    before: Callable[[Tensors, Operand], Operand] | None = None,
     after: Callable[[Tensors, Operand], Operand] | None = None,
     p: float | None = None,
-) -> Operator:
-    """Return the operator that reduces, with functions that are applied to the elements before and to the results."""
+) -> Operand:
+    value, axes = call.operand(0), reduced_axes(call)
+    if axes:
+        value = call.math.reduce(value, algorithm, axes, bool(call.integer("keepdims", 1)), p)
+    elif algorithm.startswith("norm"):
+        value = _of_one(call.math, value, algorithm.endswith("power_p_sum"))
+    return value if after is None else after(call.math, value)
 
-    def operator(call: NodeCall) -> Operand:
-        source, axes = call.operand(0), reduced_axes(call)
-        keep = bool(call.integer("keepdims", 1))
-        value = source if before is None else before(call.math, source)
-        if axes:
-            value = call.math.reduce(value, algorithm, axes, keep, p)
-        elif algorithm.startswith("norm"):
-            value = call.math.eltwise(value, "abs" if p == 1.0 or not algorithm.endswith("power_p_sum") else "square")
-        return value if after is None else after(call.math, value)
 
-    return operator
+def _of_one(m: Tensors, x: Operand, squared: bool) -> Operand:
+    """Return the norm of each element, or its square."""
+    kind = dtype_of(x)
+    if kind in FLOATS:
+        return m.eltwise(x, "square" if squared else "abs")
+    wraps = "wrap_" if kind in WRAPS_AS else ""
+    if squared:
+        return m.binary(x, x, f"{wraps}mul")
+    return x if kind.startswith("u") else m.binary(x, m.binary(m.number(0, x), x, f"{wraps}sub"), "max")
+
+
+def norm(call: NodeCall) -> Operand:
+    """Return the root of the sum of squares; of integers in float64, with its fraction cut off."""
+    kind = dtype_of(call.operand(0))
+    if kind in FLOATS:
+        return _reduce(call, "norm_lp_sum", p=2.0)
+    wide = call.with_operands(call.math.cast(call.operand(0), "float64"), *call.operands[1:])
+    return call.math.cast(_reduce(wide, "norm_lp_sum", p=2.0), kind)
 
 
 def reduced_axes(call: NodeCall) -> tuple[int, ...]:
@@ -98,7 +118,8 @@ def _mean(call: NodeCall) -> Operand:
 
 
 def _log(m: Tensors, x: Operand) -> Operand:
-    return m.eltwise(x, "log")
+    kind = dtype_of(x)
+    return m.eltwise(x, "log") if kind in FLOATS else m.cast(m.eltwise(m.cast(x, "float64"), "log"), kind)
 
 
 def arg_reduction(algorithm: str) -> Operator:
@@ -140,7 +161,7 @@ OPERATORS: Final[Mapping[str, Operator]] = {
     "ReduceProd": reduction("mul"),
     "ReduceMean": _mean,
     "ReduceL1": reduction("norm_lp_sum", p=1.0),
-    "ReduceL2": reduction("norm_lp_sum", p=2.0),
+    "ReduceL2": norm,
     "ReduceSumSquare": reduction("norm_lp_power_p_sum", p=2.0),
     "ReduceLogSum": reduction("sum", after=_log),
     "ReduceLogSumExp": log_sum_exp,

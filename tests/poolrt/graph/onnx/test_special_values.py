@@ -1,0 +1,151 @@
+"""Operators of NaN, infinities, zeros with a sign, tiny and huge numbers, and of integers at their limits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from numpy.typing import NDArray
+from onnx import helper, numpy_helper
+
+import poolrt.onnx as session
+from poolrt import Executor, load_onnx
+from poolrt.workers.primitives.provider import PrimitiveProvider
+
+Array = NDArray[Any]
+TINY = (1e-45, 1e-38, 1e-20, 1e-10, 1e-5, 0.01, 0.039, 0.041, 0.3, 0.999, 1.0, 1.000001, 1.5, 20.0, 88.5, 1e10, 1e38)
+HUGE = (*TINY, 710.2, 1e160, 1e300)
+NAN, INF = float("nan"), float("inf")
+
+
+def model(
+    operator: str, feeds: Mapping[str, Array], constants: Mapping[str, Array], **attributes: Any
+) -> onnx.ModelProto:
+    """Return a model of one node that reads the feeds and then the constants; an empty name stands for none."""
+    opset = attributes.pop("opset", 18)
+    node = helper.make_node(operator, [*feeds, *constants], ["y"], **attributes)
+    ports = [
+        helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
+        for name, array in feeds.items()
+    ]
+    stored = [numpy_helper.from_array(array, name) for name, array in constants.items() if name]
+    graph = helper.make_graph([node], "g", ports, [helper.make_empty_tensor_value_info("y")], stored)
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
+    return onnx.shape_inference.infer_shapes(made)
+
+
+@pytest.fixture
+def run(cache: PrimitiveProvider) -> Callable[..., Array]:
+    """Compute one node."""
+
+    def computed(
+        operator: str, feeds: Mapping[str, Array], constants: Mapping[str, Array] | None = None, **attributes: Any
+    ) -> Array:
+        graph = load_onnx(model(operator, feeds, constants or {}, **attributes))
+        return np.asarray(Executor(graph, cache=cache).run(**feeds)["y"])
+
+    return computed
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(
+    ("operator", "function"),
+    [
+        ("Sinh", np.sinh), ("Cosh", np.cosh), ("Asinh", np.arcsinh), ("Acosh", np.arccosh), ("Atanh", np.arctanh),
+    ],
+)  # fmt: skip
+def test_hyperbolic_functions_are_precise_everywhere(
+    run: Callable[..., Array], operator: str, function: np.ufunc, dtype: type[np.floating[Any]]
+) -> None:
+    sizes = np.array(TINY if dtype == np.float32 else HUGE)
+    x = np.concatenate([sizes, -sizes, [0.0, -0.0, INF, -INF, NAN]]).astype(dtype)
+    with np.errstate(all="ignore"):
+        want = function(x.astype(np.longdouble)).astype(dtype)
+    found = run(operator, {"x": x})
+    np.testing.assert_allclose(found, want, rtol=1e-6 if dtype == np.float32 else 1e-12, atol=0)
+    np.testing.assert_array_equal(np.signbit(found[want == 0]), np.signbit(want[want == 0]))
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float64])
+def test_powers_of_infinities_and_zeros(run: Callable[..., Array], dtype: type[np.floating[Any]]) -> None:
+    bases = np.array([INF, -INF, 0.0, -0.0, 1, -1, NAN, 2, -2, 0.5], dtype)
+    exponents = np.array([-4.25, 0.5, 2, 3, -3, -2, 0, INF, -INF, NAN, -0.5], dtype)
+    x, z = (np.ascontiguousarray(each) for each in np.broadcast_arrays(bases[:, None], exponents))
+    with np.errstate(all="ignore"):
+        want = np.power(x, z)
+    found = run("Pow", {"x": x, "z": z})
+    np.testing.assert_allclose(found, want, rtol=1e-3 if dtype == np.float16 else 1e-12)
+    np.testing.assert_array_equal(np.signbit(found[want == 0]), np.signbit(want[want == 0]))
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+@pytest.mark.parametrize(("operator", "function"), [("Max", np.maximum), ("Min", np.minimum)])
+def test_the_greatest_and_the_least_of_nan_is_nan(
+    run: Callable[..., Array], operator: str, function: np.ufunc, dtype: type[np.floating[Any]]
+) -> None:
+    x, z = np.array([[NAN, NAN, 1, 2, INF, -INF], [NAN, 3, NAN, 1, NAN, NAN]], dtype)
+    with np.errstate(all="ignore"):
+        np.testing.assert_array_equal(run(operator, {"x": x, "z": z}), function(x, z))
+        np.testing.assert_array_equal(run(operator, {"x": x}, {"z": z}), function(x, z))
+        zero = np.zeros((), dtype)
+        np.testing.assert_array_equal(run(operator, {"x": x}, {"z": zero}), function(x, zero))
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+@pytest.mark.parametrize(
+    "limits", [{"low": -1.5}, {"": 0.0, "high": 1.5}, {"low": -1.5, "high": 1.5}, {"low": -INF, "high": INF}]
+)
+def test_nan_is_not_clipped(
+    run: Callable[..., Array], limits: Mapping[str, float], dtype: type[np.floating[Any]]
+) -> None:
+    x = np.array([NAN, INF, -INF, -2, -0.5, 0.5, 2], dtype)
+    want = np.clip(x, limits.get("low", -INF), limits.get("high", INF))
+    bounds = {name: np.asarray(number, dtype) for name, number in limits.items()}
+    np.testing.assert_array_equal(run("Clip", {"x": x}, bounds), want)
+    named = {name: array for name, array in bounds.items() if name}
+    if "" not in bounds:
+        np.testing.assert_array_equal(run("Clip", {"x": x, **named}), want)
+
+
+@pytest.mark.parametrize("alpha", [-2.0, -0.5, 0.5])
+def test_celu_with_an_alpha_of_any_sign(run: Callable[..., Array], alpha: float) -> None:
+    x = np.array([-3, -1, -0.0, 0.5, 2.5, 40, INF, -INF, NAN], np.float32)
+    with np.errstate(all="ignore"):
+        want = np.maximum(x, 0) + np.minimum(0, alpha * (np.exp(x / alpha) - 1))
+    np.testing.assert_allclose(run("Celu", {"x": x}, alpha=alpha), want, rtol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.int64, np.uint32, np.uint64])
+def test_slopes_and_norms_of_integers(run: Callable[..., Array], dtype: type[np.integer[Any]]) -> None:
+    limits = np.iinfo(dtype)
+    x = np.random.default_rng(4).integers(limits.min, limits.max, (4, 7), dtype, endpoint=True)
+    z = x[::-1].copy()
+    np.testing.assert_array_equal(run("PRelu", {"x": x, "z": z}), np.where(x < 0, x * z, x))
+    large = x[0, 0].reshape(())
+    np.testing.assert_array_equal(run("ReduceL1", {"x": large}), np.abs(large))
+    np.testing.assert_array_equal(run("ReduceSumSquare", {"x": large}), np.square(x)[0, 0])
+    small = (x % 50).astype(dtype)
+    # Fractions are cut off.
+    root = np.sqrt((small.astype(np.float64) ** 2).sum(1, keepdims=True))
+    np.testing.assert_array_equal(run("ReduceL2", {"x": small}, {"axes": np.array([1])}), root.astype(dtype))
+    logarithm = np.log(small.sum(dtype=np.float64)).astype(dtype)
+    np.testing.assert_array_equal(run("ReduceLogSum", {"x": small}, keepdims=0), logarithm)
+
+
+@pytest.mark.parametrize("operator", ["Less", "Equal"])
+def test_booleans_without_elements_are_results_of_a_session(operator: str) -> None:
+    x = np.zeros((2, 0), np.float32)
+    found = session.InferenceSession(model(operator, {"x": x, "z": x}, {})).run(None, {"x": x, "z": x})[0]
+    assert (found.dtype.name, found.shape) == ("bool", (2, 0))
+
+
+def test_groups_of_channels_without_spatial_dimensions(run: Callable[..., Array]) -> None:
+    x = np.random.default_rng(2).standard_normal((3, 6)).astype(np.float32)
+    scale, shift = np.arange(1, 7, dtype=np.float32), np.arange(6, dtype=np.float32)
+    groups = x.reshape(3, 2, 3).astype(np.float64)
+    normal = (groups - groups.mean(-1, keepdims=True)) / np.sqrt(groups.var(-1, keepdims=True) + 1e-5)
+    found = run("GroupNormalization", {"x": x}, {"scale": scale, "shift": shift}, num_groups=2, opset=21)
+    np.testing.assert_allclose(found, normal.reshape(3, 6) * scale + shift, rtol=1e-4, atol=1e-5)
