@@ -28,6 +28,9 @@ SHORT: Final = "--short" in sys.argv[1:]
 _LATEST_S: Final = 1.0
 _STILL_S: Final = 0.02
 _IDLE: Final = 0.02
+#: Rounds of a loop that shows the speed of the processor, some 0.2 ms, and the differences that it has on a steady one.
+_LOOP: Final = 20_000
+_STEADY: Final = 1.3
 RESULTS: Final = Path(__file__).with_name("RESULTS.md")
 #: The machine's load, of the last minute, before this process measures anything.
 _LOAD: Final = os.getloadavg()[0]
@@ -79,14 +82,30 @@ def alternate(contestants: Mapping[str, Callable[[], float]], rounds: int) -> di
     """Run the contestants in turn, ``rounds`` times (once in the short form), and return the median of what each returned.
 
     Each round begins with another one: what one of them leaves in caches, memory and clocks is not always the same one's.
+    It prints how long a loop took beside them if that has changed: virtual processors have phases of 0.6 of their speed.
     """
     found: dict[str, list[float]] = {name: [] for name in contestants}
     names = deque(contestants)
+    loops: list[float] = []
     for _ in range(sized(rounds, 1)):
         for name in names:
+            loops.append(_time_loop())
             found[name].append(contestants[name]())
         names.rotate(-1)
+    if not SHORT and max(loops) > _STEADY * min(loops):
+        print(f"  (a loop beside these took {min(loops) * 1e3:.2f} to {max(loops) * 1e3:.2f} ms)", flush=True)
     return {name: statistics.median(values) for name, values in found.items()}
+
+
+def _time_loop() -> float:
+    """Return the least of three times of the same loop, in seconds: that of the processor's present speed."""
+    found = []
+    for _ in range(3):
+        begin = time.perf_counter()
+        for _ in range(sized(_LOOP, 1)):
+            pass
+        found.append(time.perf_counter() - begin)
+    return min(found)
 
 
 def settle() -> None:
