@@ -170,7 +170,8 @@ class Client(FuturesThread, ReleasedSlots):
         """Raise PoolClosed if the connection has ended, and what `OpenFutures.check` raises."""
         if self._lost is not None or self._process != own.process:
             self._check()
-        self.open_futures.check()
+        if self.open_futures.refuses:
+            self.open_futures.check()
 
     def wait_while(self, holds: Callable[[], bool], deadline: float | None = None) -> None:
         """Wait until answers have made ``holds()`` false. Raises PoolClosed, and TimeoutError after the deadline."""

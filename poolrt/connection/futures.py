@@ -17,6 +17,8 @@ from .releasing_future import ReleasingFuture
 
 T = TypeVar("T")
 _OPEN: Final = (PENDING, RUNNING)
+#: What `threading.RLock` makes, in half of its time.
+_RLock: Final = type(threading.RLock())
 #: What a forked process gets for a call of its parent.
 FOREIGN: Final = "this call belongs to the parent of this forked process, which gets its result: submit it again here"
 
@@ -80,7 +82,7 @@ class PoolFuture(ReleasingFuture[T]):
         self._state = PENDING
         self._process = own.process
         # Of the condition too: nothing but a thread that holds it changes the state.
-        self._noting = threading.RLock()
+        self._noting = _RLock()
 
     @property
     def _condition(self) -> threading.Condition:  # type: ignore[override]

@@ -36,6 +36,8 @@ class OpenFutures:
         self._changed = changed
         self._process = os.getpid()
         self._futures: set[Any] = set()
+        #: Waits no longer for a call of a function, as `forget`; a method of the set itself takes a third of the time.
+        self.forget_call: Final[Callable[[object], None]] = self._futures.discard
         #: Those of runs on rings, which the threads that wait resolve.
         self._on_rings: set[PoolFuture[Any]] = set()
         #: At how many of those `resolve_some` looks at them next.
@@ -43,6 +45,8 @@ class OpenFutures:
         #: Called once all are done; no further ones are accepted then.
         self._end: Callable[[], None] | None = None
         self._exiting = False
+        #: Whether `check` may raise: an attribute, for each call of a function looks at it.
+        self.refuses = False
         #: The thread that resolves futures, once it has started, and whether it runs their callbacks now.
         self.thread: threading.Thread | None = None
         self.resolving = False
@@ -156,6 +160,7 @@ class OpenFutures:
     def refuse(self) -> None:
         """Accept no further futures."""
         with self._lock:
+            self.refuses = True
             self._end = self._end or _nothing
 
     def wait(self) -> None:
@@ -181,6 +186,7 @@ class OpenFutures:
         driven = self._driven()
         with self._lock:
             busy = bool(driven) or (self.thread is not None and (bool(self._futures) or self.resolving))
+            self.refuses = True
             self._end = end if busy else _nothing
         for future, driver in driven:
             driver.want(future)
@@ -221,7 +227,7 @@ def _finish(found: weakref.ref[OpenFutures], at_exit: Callable[[], None]) -> Non
     """Wait for the futures of a connection at the interpreter's exit; an interrupt ends the wait, also an earlier one."""
     futures = found()
     if futures is not None:
-        futures._exiting = True
+        futures.refuses = futures._exiting = True
         # Workers do not get a terminal's interrupt: they would keep a program for as long as their functions take.
         interrupted = getattr(sys, "last_type", None) is KeyboardInterrupt and not hasattr(sys, "ps1")
         try:

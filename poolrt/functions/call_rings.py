@@ -53,6 +53,7 @@ class CallRings:
         self.resend: Callable[[list[RingCall]], None] = lambda calls: None
         #: Called once calls have ended, or are taken back, without a lock.
         self.leave: Callable[[], None] = lambda: None
+        self._forget = client.open_futures.forget_call
         self.rooms = ResultRooms()
         self._rings: dict[int, ClientCallRing] = {}
         #: How many processors this process had when the last ring came.
@@ -271,7 +272,7 @@ class CallRings:
             self._wanted.discard(call)
         if self._target is call:
             self._target = None  # its future has the result, which may be memory of the arena
-        self._client.open_futures.forget(call.future or call)
+        self._forget(call.future or call)
 
     def needs_thread(self, followers: int) -> bool:
         """Return whether the thread of futures has to drive: for callbacks, or because no other thread does."""
@@ -393,7 +394,7 @@ class CallRings:
 
     def _read(self, ring: ClientCallRing) -> None:
         """Read all results of a ring, with the lock held."""
-        words, calls, forget = ring.ring, ring.calls, self._client.open_futures.forget
+        words, calls, forget = ring.ring, ring.calls, self._forget
         if len(calls) != words.submitted - words.consumed:
             ring.repair(self._waiting)
         done, outcome, consume = words.done, words.outcome, words.consume
