@@ -59,8 +59,10 @@ class Pool(Executor):
         **settings: Any,
     ) -> None:
         _check_arguments(workers, max_workers, initializer, max_tasks_per_child)
+        from .blas_threads import shorten_spins
         from .connection.launch import start_coordinator
 
+        shorten_spins()
         try:
             sock, coordinator = start_coordinator()
         except OSError as error:
@@ -387,10 +389,12 @@ def connect(
     connection. Other clients do not see what it assigns to globals of the main module.
     """
     _check_arguments(None, None, initializer, None)
+    from .blas_threads import shorten_spins
     from .connection.server import connect_socket, lasting_path
     from .connection.session import Session
     from .settings import Settings
 
+    shorten_spins()
     chosen = Settings.load(config, **settings)
     place = str(chosen.socket_path) if path is None else lasting_path(path)
     pool = Pool.__new__(Pool)

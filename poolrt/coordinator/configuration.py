@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from poolrt.blas_threads import short_spins
+
 if TYPE_CHECKING:
     from poolrt.settings import Settings
 
@@ -67,5 +69,5 @@ def quota(settings: Settings, cores: int) -> tuple[int, int]:
 
 
 def thread_variables(threads: int) -> dict[str, str]:
-    """Return the environment that keeps libraries to a number of threads."""
-    return dict.fromkeys(_THREAD_VARIABLES, str(threads))
+    """Return the environment that keeps libraries to a number of threads, which do not spin for long."""
+    return dict.fromkeys(_THREAD_VARIABLES, str(threads)) | short_spins()
