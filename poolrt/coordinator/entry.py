@@ -10,7 +10,20 @@ import sys
 import warnings
 from typing import TYPE_CHECKING
 
-import poolrt.workers.plans.execution_plan  # noqa: F401 - see serve_client
+# What the coordinator and its workers both need, so that it is imported once, before the fork in `serve_client`.
+import poolrt.cachestore.constant_files
+import poolrt.cachestore.digests
+import poolrt.cachestore.lru
+import poolrt.workers.desc.op_desc
+import poolrt.workers.engines.isa
+import poolrt.workers.engines.target
+import poolrt.workers.ipc.call_ring
+import poolrt.workers.ipc.gate
+import poolrt.workers.ipc.outlined_payload
+import poolrt.workers.memory.arena_view
+import poolrt.workers.plans.execution_plan
+import poolrt.workers.processes.allocator
+import poolrt.workers.verbose.output  # noqa: F401
 from poolrt.workers.ipc.channel import Channel, ChannelError
 from poolrt.workers.ipc.protocol import Kind, check_message
 from poolrt.workers.processes.fork_server import start_fork_server
@@ -47,8 +60,7 @@ def serve_client(sock: socket.socket) -> int:
     warnings.showwarning = print_warning
     channel = Channel(sock)
     try:
-        # Fork before there is a second thread. Both processes share the modules so far, which both need, and import the
-        # rest in parallel.
+        # Fork before there is a second thread. Both processes share the modules so far, and import the rest in parallel.
         fork_server = start_fork_server(sock)
         from poolrt.workers.engines.isa import LIMIT
 
