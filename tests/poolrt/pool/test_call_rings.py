@@ -7,7 +7,6 @@ import gc
 import os
 import random
 import signal
-import struct
 import sys
 import threading
 import time
@@ -26,6 +25,19 @@ from poolrt.errors import CallNotLoaded, CoordinatorLost, PoolClosed, WorkerLost
 from poolrt.functions.call_rings import CallRings
 from poolrt.workers.ipc.call_ring import SubmittingCallRing
 
+from . import called
+from .called import (
+    Ending,
+    end_by,
+    large,
+    note,
+    note_or_return,
+    numbers_in,
+    raise_unless_zero,
+    speak,
+    unloadable,
+    wait_or,
+)
 from .processes import BOUND_S, relu_graph, wait_until, workers_of
 from .servers import started
 
@@ -67,55 +79,6 @@ def server(tmp_path_factory: pytest.TempPathFactory, settings: dict[str, Any]) -
         yield path
 
 
-def _note(path: str, number: int) -> int:
-    """Append a number to a file in one call of the system, which a kill does not divide."""
-    fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-    os.write(fd, struct.pack("@I", number))
-    os.close(fd)
-    return number
-
-
-def _noted(path: Path) -> list[int]:
-    data = path.read_bytes() if path.exists() else b""
-    return [number for (number,) in struct.iter_unpack("@I", data)]
-
-
-def _speak(number: int) -> int:
-    print("line", number)
-    print("end", number, end="")
-    return number
-
-
-def _wait_or(path: str, number: int) -> int:
-    """Wait while a file exists, if ``number`` is 1."""
-    while number == 1 and os.path.exists(path):
-        time.sleep(0.001)
-    return number
-
-
-def _fail(number: int) -> int:
-    if number:
-        raise KeyError(number)
-    return 0
-
-
-def _large(number: int) -> bytes:
-    return bytes(number)
-
-
-class _Unloadable:
-    def __reduce__(self) -> Any:
-        return _refuse, ()
-
-
-def _refuse() -> None:
-    raise OSError("not here")
-
-
-def _unloadable(number: int) -> object:
-    return _Unloadable() if number else 0
-
-
 def test_calls_on_rings_need_no_coordinator_and_count_as_runs(own_pool: poolrt.Pool) -> None:
     _warm(own_pool, abs)
     stats = own_pool.stats()
@@ -130,23 +93,23 @@ def test_calls_on_rings_need_no_coordinator_and_count_as_runs(own_pool: poolrt.P
 
 
 def test_results_exceptions_and_prints_are_those_of_messages(own_pool: poolrt.Pool) -> None:
-    _warm(own_pool, _speak, _fail, _large, _unloadable)
+    _warm(own_pool, speak, raise_unless_zero, large, unloadable)
     before = _entries(own_pool)
     text = StringIO()
     with redirect_stdout(text):
-        futures = [own_pool.submit(_speak, number) for number in range(1, 30)]
+        futures = [own_pool.submit(speak, number) for number in range(1, 30)]
         for number, future in enumerate(futures, 1):
             assert future.result(BOUND_S) == number
             assert f"line {number}\n" in text.getvalue()
             assert f"end {number}" in text.getvalue()
-    failed = own_pool.submit(_fail, 7)
+    failed = own_pool.submit(raise_unless_zero, 7)
     with pytest.raises(KeyError, match="7") as error:
         failed.result(BOUND_S)
-    assert "_fail" in str(error.value.__cause__)
+    assert "raise_unless_zero" in str(error.value.__cause__)
     for nbytes in (0, 1000, 16_000, 17_000, 3_000_000):
-        assert own_pool.submit(_large, nbytes).result(BOUND_S) == bytes(nbytes)
+        assert own_pool.submit(large, nbytes).result(BOUND_S) == bytes(nbytes)
     with pytest.raises(CallNotLoaded, match="not here"):
-        own_pool.submit(_unloadable, 1).result(BOUND_S)
+        own_pool.submit(unloadable, 1).result(BOUND_S)
     assert own_pool.submit(len, bytes(1_000_000)).result(BOUND_S) == 1_000_000
     assert _entries(own_pool) > before + 30
 
@@ -203,16 +166,16 @@ def test_waits_callbacks_and_calls_that_nothing_waits_for_end(own_pool: poolrt.P
     wait_until(lambda: len(called) == 300, "all callbacks are called")
     path = tmp_path / "noted"
     for number in range(500):
-        own_pool.submit(_note, str(path), number)
-    wait_until(lambda: sorted(_noted(path)) == [*range(500)], "all are called though no thread waits")
+        own_pool.submit(note, str(path), number)
+    wait_until(lambda: sorted(numbers_in(path)) == [*range(500)], "all are called though no thread waits")
 
 
 def test_calls_behind_a_long_one_are_moved_to_an_idle_worker(own_pool: poolrt.Pool, tmp_path: Path) -> None:
     hold = tmp_path / "hold"
     _warm_waiting(own_pool, hold)
     hold.touch()
-    results = own_pool.map(_wait_or, [str(hold)] * 300, range(1, 301))
-    others = [own_pool.submit(_wait_or, str(hold), 2) for _ in range(40)]
+    results = own_pool.map(wait_or, [str(hold)] * 300, range(1, 301))
+    others = [own_pool.submit(wait_or, str(hold), 2) for _ in range(40)]
     assert all(future.result(BOUND_S) == 2 for future in others)
     hold.unlink()
     assert [*results] == [*range(1, 301)]
@@ -222,7 +185,7 @@ def _warm_waiting(pool: poolrt.Pool, hold: Path) -> None:
     def ready() -> bool:
         before = _entries(pool)
         for _ in range(4):
-            pool.submit(_wait_or, str(hold), 0).result(BOUND_S)
+            pool.submit(wait_or, str(hold), 0).result(BOUND_S)
         return _entries(pool) == before + 4 and len(_rings(pool)._rings) == pool.workers
 
     wait_until(ready, "the function is called on rings")
@@ -233,36 +196,36 @@ def test_a_call_is_cancelled_until_it_begins(own_pool: poolrt.Pool, tmp_path: Pa
     _warm_waiting(own_pool, hold)
     _warm(own_pool, abs)
     for _ in range(4):
-        own_pool.submit(_note, str(tmp_path / "other"), 0).result(BOUND_S)
+        own_pool.submit(note, str(tmp_path / "other"), 0).result(BOUND_S)
     hold.touch()
-    holding = [own_pool.submit(_wait_or, str(hold), 1) for _ in range(2)]
+    holding = [own_pool.submit(wait_or, str(hold), 1) for _ in range(2)]
     wait_until(lambda: all(future.running() for future in holding), "both workers are busy")
     assert not holding[0].cancel()
-    waiting = [own_pool.submit(_note, str(path), number) for number in range(200)]
+    waiting = [own_pool.submit(note, str(path), number) for number in range(200)]
     assert all(future.cancel() for future in waiting[::2])
     assert all(future.cancelled() for future in waiting[::2])
     hold.unlink()
     concurrent.futures.wait(waiting, BOUND_S)
-    assert sorted(_noted(path)) == [*range(1, 200, 2)]
+    assert sorted(numbers_in(path)) == [*range(1, 200, 2)]
     assert [future.result(BOUND_S) for future in waiting[1::2]] == [*range(1, 200, 2)]
 
 
 def test_cancels_at_any_moment_leave_each_call_called_once_or_never(own_pool: poolrt.Pool, tmp_path: Path) -> None:
     path = tmp_path / "noted"
     for _ in range(8):
-        own_pool.submit(_note, str(tmp_path / "other"), 0).result(BOUND_S)
+        own_pool.submit(note, str(tmp_path / "other"), 0).result(BOUND_S)
     generator = random.Random(5)
     futures = []
     cancelled = set()
     for number in range(1500):
-        futures.append(own_pool.submit(_note, str(path), number))
+        futures.append(own_pool.submit(note, str(path), number))
         if generator.random() < 0.5:
             place = generator.randrange(max(0, number - 20), number + 1)
             if futures[place].cancel():
                 cancelled.add(place)
     concurrent.futures.wait(futures, BOUND_S)
     assert {n for n, future in enumerate(futures) if future.cancelled()} == cancelled
-    assert sorted(_noted(path)) == sorted({*range(1500)} - cancelled)
+    assert sorted(numbers_in(path)) == sorted({*range(1500)} - cancelled)
 
 
 def test_runs_and_calls_share_workers(own_pool: poolrt.Pool, tmp_path: Path) -> None:
@@ -273,7 +236,7 @@ def test_runs_and_calls_share_workers(own_pool: poolrt.Pool, tmp_path: Path) -> 
 
     def call() -> None:
         while not stop.is_set():
-            assert [*own_pool.map(_wait_or, [str(hold)] * 50, [0] * 50)] == [0] * 50
+            assert [*own_pool.map(wait_or, [str(hold)] * 50, [0] * 50)] == [0] * 50
 
     thread = threading.Thread(target=call)
     thread.start()
@@ -286,12 +249,12 @@ def test_runs_and_calls_share_workers(own_pool: poolrt.Pool, tmp_path: Path) -> 
     assert not thread.is_alive()
     # A run is never given to a worker that calls a function, however long that takes.
     hold.touch()
-    future = own_pool.submit(_wait_or, str(hold), 1)
+    future = own_pool.submit(wait_or, str(hold), 1)
     wait_until(future.running, "one worker is busy")
     for _ in range(20):
         assert model.run(x=x)["y"].sum() == 32
-        assert own_pool.submit(_wait_or, str(hold), 0).result(BOUND_S) == 0
-    second = own_pool.submit(_wait_or, str(hold), 1)
+        assert own_pool.submit(wait_or, str(hold), 0).result(BOUND_S) == 0
+    second = own_pool.submit(wait_or, str(hold), 1)
     wait_until(second.running, "both workers are busy")
     waiting = model.submit(x=x)
     time.sleep(0.05)
@@ -319,11 +282,11 @@ def test_after_kills_at_random_each_call_was_made_once_or_never(
     numbers = iter(range(10**6))
     with poolrt.Pool(workers=2, threads=1, **settings) as pool:
         for _ in range(8):
-            pool.submit(_note, str(path), next(numbers)).result(BOUND_S)
+            pool.submit(note, str(path), next(numbers)).result(BOUND_S)
         results: dict[int, bool] = {}
         lost = 0
         for _ in range(12):
-            batch = {number: pool.submit(_note, str(path), number) for number in [next(numbers) for _ in range(100)]}
+            batch = {number: pool.submit(note, str(path), number) for number in [next(numbers) for _ in range(100)]}
             time.sleep(generator.random() * 0.004)
             pids = [pid for pid in workers_of(pool) if pid]
             with suppress(ProcessLookupError):
@@ -336,9 +299,9 @@ def test_after_kills_at_random_each_call_was_made_once_or_never(
                     results[number] = False
                     lost += 1
         wait_until(lambda: _calls(pool), "the pool calls functions")
-    noted = _noted(path)
-    assert len(noted) == len({*noted}), "no call is made twice"
-    assert {number for number, answered in results.items() if answered} <= {*noted}
+    calls = numbers_in(path)
+    assert len(calls) == len({*calls}), "no call is made twice"
+    assert {number for number, answered in results.items() if answered} <= {*calls}
     assert lost <= 12, "a kill ends one call at most"
 
 
@@ -351,7 +314,7 @@ def test_the_end_of_a_server_ends_calls_with_an_error_and_the_next_one_is_called
         pool = poolrt.connect(place, reconnect_timeout_s=20)
         _warm_waiting(pool, hold)
         hold.touch()
-        futures = [pool.submit(_wait_or, str(hold), 1) for _ in range(10)]
+        futures = [pool.submit(wait_or, str(hold), 1) for _ in range(10)]
         process.kill()
         for future in futures:
             with pytest.raises(CoordinatorLost, match="not called twice"):
@@ -366,7 +329,7 @@ def test_a_closed_pool_ends_calls_that_wait(settings: dict[str, Any], tmp_path: 
     pool = poolrt.Pool(workers=2, threads=1, **settings)
     _warm_waiting(pool, hold)
     hold.touch()
-    futures = [pool.submit(_wait_or, str(hold), 1) for _ in range(10)]
+    futures = [pool.submit(wait_or, str(hold), 1) for _ in range(10)]
     pool.close()
     for future in futures:
         with pytest.raises(PoolClosed):
@@ -416,49 +379,38 @@ def _is_closed(pool: poolrt.Pool) -> bool:
     return False
 
 
-def _end_by(number: int) -> int:
-    if number > 0:
-        os.kill(os.getpid(), number)
-    return number
-
-
-class _Worker:
-    def end(self, number: int) -> int:
-        return _end_by(number)
-
-
 @pytest.mark.parametrize("warm", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_a_lost_worker_names_the_function_and_the_signal(own_pool: poolrt.Pool, warm: bool) -> None:
     """Given functions by message and on a ring, when they end their worker, then the error names each as its module does."""
     if warm:
-        _warm(own_pool, _end_by)
-    name = rf"{__name__}\._end_by"
+        _warm(own_pool, end_by)
+    name = rf"{called.__name__}\.end_by"
     ending = "the worker process that executed it was lost; functions are not repeated; it was ended by SIG"
     for number in (signal.SIGKILL, signal.SIGTERM):
         with pytest.raises(WorkerLost, match=f"function {name}: {ending}") as lost:
-            own_pool.submit(_end_by, number).result(BOUND_S)
-        assert lost.value.what == f"{__name__}._end_by"
+            own_pool.submit(end_by, number).result(BOUND_S)
+        assert lost.value.what == f"{called.__name__}.end_by"
         assert signal.Signals(number).name in str(lost.value)
     others: tuple[tuple[Callable[[int], int], str], ...] = (
-        (_Worker().end, r"_Worker\.end"),
-        (partial(_end_by), "_end_by"),
-        (lambda number: _end_by(number), r".*<lambda>"),
+        (Ending().end, rf"{called.__name__}\.Ending\.end"),
+        (partial(end_by), name),
+        (lambda number: end_by(number), rf"{__name__}\..*<lambda>"),
     )
-    for function, called in others:
-        with pytest.raises(WorkerLost, match=rf"function {__name__}\.{called}: {ending}KILL"):
+    for function, its_name in others:
+        with pytest.raises(WorkerLost, match=f"function {its_name}: {ending}KILL"):
             own_pool.submit(function, signal.SIGKILL).result(BOUND_S)
     for chunk in (1, 3):
         with pytest.raises(WorkerLost, match=f"function {name}: "):
-            list(own_pool.map(_end_by, [signal.SIGKILL] * 3, chunksize=chunk, timeout=BOUND_S))
+            list(own_pool.map(end_by, [signal.SIGKILL] * 3, chunksize=chunk, timeout=BOUND_S))
 
 
 def test_an_iterator_that_is_collected_while_a_lock_is_held_cancels_its_calls_later(
     own_pool: poolrt.Pool, tmp_path: Path
 ) -> None:
     """Given a map in a circle, when it is collected in a thread that holds the lock of the rings, then nothing hangs."""
-    _warm(own_pool, _sleep_and_note)
+    _warm(own_pool, note_or_return)
     path = str(tmp_path / "notes")
-    iterator = own_pool.map(partial(_sleep_and_note, path), range(100))
+    iterator = own_pool.map(partial(note_or_return, path), range(100))
     circle: list[Any] = [iterator]
     circle.append(circle)
     calls = _rings(own_pool)
@@ -474,12 +426,5 @@ def test_an_iterator_that_is_collected_while_a_lock_is_held_cancels_its_calls_la
     thread.start()
     assert collected.wait(BOUND_S)
     wait_until(lambda: not calls.outstanding, "the calls are cancelled")
-    assert len(_noted(tmp_path / "notes")) < 100
+    assert len(numbers_in(tmp_path / "notes")) < 100
     assert own_pool.submit(abs, -3).result(BOUND_S) == 3
-
-
-def _sleep_and_note(path: str | int, number: int = 0) -> int:
-    if isinstance(path, str):
-        _note(path, number)
-        time.sleep(0.02)
-    return number

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import random
 import signal
-import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -22,31 +21,9 @@ from poolrt.errors import CoordinatorLost, WorkerLost
 from poolrt.priorities import OVERTAKEN_LIMIT
 from poolrt.priority_view import PriorityView
 
+from .called import length, note, note_slowly, numbers_in, wait_for
 from .processes import BOUND_S, relu_graph, wait_until, workers_of
 from .servers import started
-
-
-def _note(path: str, number: int) -> int:
-    """Append a number to a file in one call of the system, which a kill does not divide."""
-    fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-    os.write(fd, struct.pack("@i", number))
-    os.close(fd)
-    return number
-
-
-def _noted(path: Path) -> list[int]:
-    data = path.read_bytes() if path.exists() else b""
-    return [number for (number,) in struct.iter_unpack("@i", data)]
-
-
-def _wait_for(path: str, begun: str) -> None:
-    """Create a file, and wait for another one."""
-    Path(begun).touch()
-    until = time.monotonic() + BOUND_S
-    while not os.path.exists(path):
-        if time.monotonic() > until:
-            raise TimeoutError(path)
-        time.sleep(0.002)
 
 
 class _Bench:
@@ -56,7 +33,7 @@ class _Bench:
         self.pool = pool
         self.folder = folder
         self.path = folder / "noted"
-        self.note = partial(_note, str(self.path))
+        self.note = partial(note, str(self.path))
         self.held: list[Future[None]] = []
         if on_rings:
             wait_until(self._is_on_rings, "both functions are called on rings")
@@ -66,8 +43,8 @@ class _Bench:
         calls = self.pool._session.link.client.calls
         (self.folder / "open").touch()
         for _ in range(4):
-            self.pool.submit(_note, str(self.path), 0).result(BOUND_S)
-            self.pool.submit(_wait_for, str(self.folder / "open"), str(self.folder / "begun")).result(BOUND_S)
+            self.pool.submit(note, str(self.path), 0).result(BOUND_S)
+            self.pool.submit(wait_for, str(self.folder / "open"), str(self.folder / "begun")).result(BOUND_S)
         (self.folder / "open").unlink()
         (self.folder / "begun").unlink()
         return len(calls._rings) == self.pool.workers and all(len(r.functions) == 2 for r in calls._rings.values())
@@ -76,7 +53,7 @@ class _Bench:
         """Have workers execute calls until `release`."""
         for number in range(count):
             begun = self.folder / f"begun {number}"
-            self.held.append(self.pool.submit(_wait_for, str(self.folder / "released"), str(begun)))
+            self.held.append(self.pool.submit(wait_for, str(self.folder / "released"), str(begun)))
             wait_until(begun.exists, "the call has begun")
 
     def release(self) -> None:
@@ -84,7 +61,7 @@ class _Bench:
         (self.folder / "released").touch()
 
     def submit(self, executor: poolrt.Pool | PriorityView, number: int) -> Future[int]:
-        return executor.submit(_note, str(self.path), number)
+        return executor.submit(note, str(self.path), number)
 
 
 @pytest.fixture(params=["on rings", "by messages"])
@@ -107,7 +84,7 @@ def test_an_urgent_call_is_begun_before_100_that_came_earlier(bench: _Bench) -> 
     bench.release()
     # Then it is the first, the others keep their order, and each has its own result
     assert _results([urgent, *low]) == [1000, *range(100)]
-    assert _noted(bench.path) == [1000, *range(100)]
+    assert numbers_in(bench.path) == [1000, *range(100)]
 
 
 def test_calls_of_one_priority_keep_their_order(bench: _Bench) -> None:
@@ -120,7 +97,7 @@ def test_calls_of_one_priority_keep_their_order(bench: _Bench) -> None:
         expected.append((-level, number))
     bench.release()
     assert _results(futures) == [*range(150)]
-    noted = _noted(bench.path)
+    noted = numbers_in(bench.path)
     assert sorted(noted) == [*range(150)]
     for level in levels:
         mine = [number for number in noted if levels[number % len(levels)] == level]
@@ -138,7 +115,7 @@ def test_the_oldest_call_is_overtaken_64_times_at_most(bench: _Bench) -> None:
     urgent = [bench.submit(view, 1000 + number) for number in range(300)]
     bench.release()
     assert _results([*low, *urgent]) == [0, 1, 2, *range(1000, 1300)]
-    noted = _noted(bench.path)
+    noted = numbers_in(bench.path)
     places = [noted.index(number) for number in range(3)]
     assert places[0] <= OVERTAKEN_LIMIT
     assert places[1] <= 2 * OVERTAKEN_LIMIT + 1
@@ -155,7 +132,7 @@ def test_a_view_maps_in_order_and_before_others(bench: _Bench) -> None:
     assert list(low) == [*range(90)]
     assert list(high) == [*range(1000, 1050)]
     assert list(chunks) == [*range(2000, 2050)]
-    noted = _noted(bench.path)
+    noted = numbers_in(bench.path)
     assert sorted(noted) == [*range(90), *range(1000, 1050), *range(2000, 2050)]
     assert noted[:100] == [*range(2000, 2050), *range(1000, 1050)]
 
@@ -172,21 +149,17 @@ def test_calls_that_are_moved_may_be_cancelled_and_time_out(bench: _Bench) -> No
     bench.release()
     kept = [future for future in [*first, *second, *low] if future not in cancelled]
     results = _results(kept)
-    assert _noted(bench.path) == results
+    assert numbers_in(bench.path) == results
     assert all(future.cancelled() for future in cancelled)
 
 
 def test_long_arguments_keep_their_values_when_they_are_moved(bench: _Bench) -> None:
     bench.hold()
-    low = [bench.pool.submit(_length, b"x" * (100 * number), number) for number in range(70)]
-    high = [bench.pool.at_priority(1).submit(_length, b"y" * (150 * number), number) for number in range(70)]
+    low = [bench.pool.submit(length, b"x" * (100 * number), number) for number in range(70)]
+    high = [bench.pool.at_priority(1).submit(length, b"y" * (150 * number), number) for number in range(70)]
     bench.release()
     assert [future.result(BOUND_S) for future in low] == [(100 * number, number) for number in range(70)]
     assert [future.result(BOUND_S) for future in high] == [(150 * number, number) for number in range(70)]
-
-
-def _length(data: bytes, number: int) -> tuple[int, int]:
-    return len(data), number
 
 
 def test_threads_that_submit_at_random_get_their_own_results_once(settings: dict[str, Any], tmp_path: Path) -> None:
@@ -211,24 +184,19 @@ def test_threads_that_submit_at_random_get_their_own_results_once(settings: dict
         for thread in threads:
             thread.join(BOUND_S)
         assert all(number == result for number, result in results.items())
-        assert sorted(_noted(bench.path)) == sorted(results)
+        assert sorted(numbers_in(bench.path)) == sorted(results)
 
 
 def test_an_urgent_call_leaves_a_worker_that_is_held_up(settings: dict[str, Any], tmp_path: Path) -> None:
     with poolrt.Pool(workers=2, threads=1, **settings) as pool:
         bench = _Bench(pool, tmp_path, on_rings=True)
         bench.hold()
-        slow = [pool.submit(_slowly, str(bench.path), number) for number in range(100)]
-        wait_until(lambda: len(_noted(bench.path)) >= 5, "the other worker goes on")
-        assert pool.at_priority(1).submit(_note, str(bench.path), 1000).result(BOUND_S) == 1000
-        assert len(_noted(bench.path)) < 60
+        slow = [pool.submit(note_slowly, str(bench.path), number) for number in range(100)]
+        wait_until(lambda: len(numbers_in(bench.path)) >= 5, "the other worker goes on")
+        assert pool.at_priority(1).submit(note, str(bench.path), 1000).result(BOUND_S) == 1000
+        assert len(numbers_in(bench.path)) < 60
         bench.release()
         assert _results(slow) == [*range(100)]
-
-
-def _slowly(path: str, number: int) -> int:
-    time.sleep(0.01)
-    return _note(path, number)
 
 
 @pytest.mark.parametrize(
@@ -327,7 +295,7 @@ def test_runs_and_calls_are_each_in_order_and_may_be_cancelled_or_time_out(one_w
     assert _results([urgent_call, *low_calls[:10], *low_calls[20:]]) == [1000, *kept]
     wait_until(lambda: len(runs.ended) == 31, "callbacks have returned")
     assert [number for number in runs.ended if number not in range(10, 20)] == [1000, *kept]
-    assert _noted(one_worker.path) == [1000, *kept]
+    assert numbers_in(one_worker.path) == [1000, *kept]
 
 
 def test_run_map_and_split_batches_of_models_with_priorities_are_right(settings: dict[str, Any]) -> None:
@@ -367,7 +335,7 @@ def test_after_kills_of_workers_each_call_was_made_once_or_never_and_runs_are_ri
                 except WorkerLost:
                     lost += 1
             assert runs.results([*models.values()]) == [*models]
-        noted = _noted(bench.path)
+        noted = numbers_in(bench.path)
         assert len(noted) == len({*noted}), "no call is made twice"
         assert answered <= {*noted}
         assert lost <= 5, "a kill ends one call at most"
