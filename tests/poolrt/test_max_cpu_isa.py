@@ -20,21 +20,24 @@ from poolrt.workers.engines.target import cpu_target
 LEVELS: Final = list(ISA_LEVELS)
 #: A level below that of each host which runs tests.
 WEAK: Final = "x86-64-v2"
-#: Part of each program: a graph, its ONNX model, an input, and a check of the result.
+#: Part of each program: a graph, an input, and a check of the result.
 START: Final = """
 import sys
 import numpy as np
 import poolrt
-from onnx import TensorProto, helper
 graph = poolrt.Graph("relu")
 graph.output("y", graph.eltwise(graph.input("x", (3, 40)), "relu"))
 x = np.random.default_rng(1).standard_normal((3, 40)).astype(np.float32)
+def check(y):
+    assert np.array_equal(y, np.maximum(x, 0))
+"""
+#: The graph as an ONNX model.
+MODEL: Final = """
+from onnx import TensorProto, helper
 def info(name):
     return helper.make_tensor_value_info(name, TensorProto.FLOAT, (3, 40))
 node = helper.make_node("Relu", ["x"], ["y"])
 model = helper.make_model(helper.make_graph([node], "relu", [info("x")], [info("y")])).SerializeToString()
-def check(y):
-    assert np.array_equal(y, np.maximum(x, 0))
 """
 #: Ways to compute -> the program.
 DOORS: Final = {
@@ -50,7 +53,7 @@ stream.wait()
 check(dst.numpy())
 """,
     "an executor": 'check(poolrt.Executor(graph).run(x=x)["y"])',
-    "a session": 'check(poolrt.onnx.InferenceSession(model).run(None, {"x": x})[0])',
+    "a session": MODEL + 'check(poolrt.onnx.InferenceSession(model).run(None, {"x": x})[0])',
     "a pool": """
 with poolrt.Pool(workers=1, threads=2) as pool:
     check(pool.load(graph).run(x=x)["y"])
@@ -62,12 +65,14 @@ y = np.empty(5)
 double(np.arange(5.0), y)
 assert y.tolist() == [0, 2, 4, 6, 8]
 """,
-    "a command": """
-import subprocess
+    "a command": MODEL
+    + """
+import os, subprocess
 with open("model.onnx", "wb") as file:
     file.write(model)
 command = ["-m", "poolrt", "run", "model.onnx", "--random-inputs", "1", "--workers", "1", "--profile", *sys.argv[1:]]
-subprocess.run([sys.executable, *command], check=True)
+# It refuses a Redis that is away.
+subprocess.run([sys.executable, *command], env={**os.environ, "POOLRT_REDIS_URL": ""}, check=True)
 """,
 }
 KERNEL: Final = """
@@ -82,26 +87,34 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 
 @pytest.fixture
 def run(tmp_path: Path) -> Iterator[Run]:
-    """Return a function that runs a program with a home and the embedded server."""
+    """Return a function that runs a program with a home, and no Redis; a command's embedded server is stopped."""
     (tmp_path / "kernels_of_test.py").write_text(KERNEL, encoding="utf-8")
 
     def run(program: str, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
         env = {name: value for name, value in os.environ.items() if not name.startswith("POOLRT_")}
-        env |= {"POOLRT_HOME": str(tmp_path / "home"), "POOLRT_PREBUILT": "none", **variables}
+        env |= {
+            "POOLRT_HOME": str(tmp_path / "home"),
+            "POOLRT_REDIS_URL": _no_redis(tmp_path),
+            "POOLRT_PREBUILT": "none",
+        }
         return subprocess.run(
             [sys.executable, "-c", program, *words],
-            cwd=tmp_path, env=env, capture_output=True, text=True, timeout=100, check=False,
+            cwd=tmp_path, env=env | variables, capture_output=True, text=True, timeout=100, check=False,
         )  # fmt: skip
 
     yield run
-    if (tmp_path / "home").exists():
+    if (tmp_path / "home" / "redis").exists():
         with CacheStore.connect(home=str(tmp_path / "home")) as store:
             store.down()
 
 
-def _devices(home: Path) -> list[Any]:
-    """Return the devices for which the entries of a home were made, each once."""
-    with CacheStore.connect(home=str(home)) as store:
+def _no_redis(folder: Path) -> str:
+    return f"unix://{folder}/none.sock"
+
+
+def _devices(folder: Path) -> list[Any]:
+    """Return the devices for which the entries of a folder's home were made, each once."""
+    with CacheStore.connect(_no_redis(folder), home=str(folder / "home")) as store:
         keys = [store.key_of(entry.digest) for entry in store.entries()]
     return list({json.dumps(key.fields["target"]["device"]): 0 for key in keys if key and "target" in key.fields})
 
@@ -110,7 +123,7 @@ def _devices(home: Path) -> list[Any]:
 def test_the_variable_holds_for_every_way_to_compute(door: str, run: Run, tmp_path: Path) -> None:
     done = run(START + DOORS[door], **{LIMIT: WEAK})
     assert done.returncode == 0, done.stderr
-    assert _devices(tmp_path / "home") == [json.dumps({"isa": WEAK})]
+    assert _devices(tmp_path) == [json.dumps({"isa": WEAK})]
 
 
 @pytest.mark.parametrize("door", DOORS)
@@ -123,7 +136,7 @@ def test_so_does_the_settings_file(door: str, run: Run, tmp_path: Path) -> None:
     else:
         done = run(START + DOORS[door], POOLRT_CONFIG=str(file))
     assert done.returncode == 0, done.stderr
-    assert _devices(tmp_path / "home") == [json.dumps({"isa": WEAK})]
+    assert _devices(tmp_path) == [json.dumps({"isa": WEAK})]
 
 
 @pytest.mark.parametrize("limit", ["x86-64-v9", "x86-64-v3+avx512_vnni"])

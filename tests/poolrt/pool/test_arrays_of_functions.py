@@ -19,11 +19,25 @@ import poolrt
 from poolrt.errors import PoolRefused, WorkerLost
 from poolrt.workers.ipc.outlined_payload import LONG
 
+from .called_with_arrays import (
+    count_up,
+    double_or_die,
+    keep,
+    keep_and_write,
+    kept,
+    kept_and_written,
+    nested,
+    same,
+    scribble,
+    sum_in_fork,
+    threes,
+    with_what_it_is,
+    write_in_fork,
+)
 from .processes import BOUND_S, wait_until
 from .servers import started
 
 _RECORD = np.dtype([("key", "<i4"), ("value", ">f8"), ("text", "U3")])
-_KEPT: list[Any] = []
 
 
 @pytest.fixture
@@ -38,19 +52,6 @@ def _used(pool: poolrt.Pool) -> int:
     memory._release_kept()
     used: int = pool.stats(BOUND_S)["arena"]["used"]
     return used
-
-
-def _describe(x: NDArray[Any]) -> tuple[Any, ...]:
-    return x.shape, x.dtype, x.flags.c_contiguous, x.flags.f_contiguous, x.tobytes()
-
-
-def _same(x: Any) -> Any:
-    return x
-
-
-def _with_what_it_is(x: NDArray[Any]) -> tuple[Any, NDArray[Any], NDArray[Any]]:
-    """Return what the array is here, the array, and a new one of its order in memory."""
-    return _describe(x), x, x.copy(order="K")
 
 
 def _arrays(random: np.random.Generator) -> dict[str, NDArray[Any]]:
@@ -99,7 +100,7 @@ def test_an_array_arrives_and_returns_as_it_is(pool: poolrt.Pool, name: str) -> 
     array = _arrays(np.random.default_rng())[name]
     expected = array.copy(order="K")
     for _ in range(6):
-        (shape, dtype, in_c, in_fortran, data), same, copy = pool.submit(_with_what_it_is, array).result(BOUND_S)
+        (shape, dtype, in_c, in_fortran, data), same, copy = pool.submit(with_what_it_is, array).result(BOUND_S)
         assert (shape, dtype) == (array.shape, array.dtype)
         if array.flags.forc:
             assert (in_c, in_fortran) == (array.flags.c_contiguous, array.flags.f_contiguous)
@@ -111,25 +112,13 @@ def test_an_array_arrives_and_returns_as_it_is(pool: poolrt.Pool, name: str) -> 
             np.testing.assert_array_equal(got, expected)
 
 
-def _nested(x: dict[str, Any], *more: Any, key: Any = None) -> dict[str, Any]:
-    first, (second, third) = x["first"], x["others"]
-    return {
-        "sums": [first.sum(), second.sum()],
-        "same twice": first is third,
-        "views": (first[1:], first[:, 0], second),
-        "bytes": more,
-        "key": key,
-        "new": [second * 2, first + 1],
-    }
-
-
 def test_containers_with_several_arrays_bytes_and_the_same_array_twice(pool: poolrt.Pool) -> None:
     """Given arrays, bytes and a bytearray in containers, then each is right, and one array twice is one array in the worker."""
     random = np.random.default_rng()
     first, second = random.integers(0, 99, (200, 301)), random.standard_normal((77, 501))
     more = random.bytes(70_001), bytearray(random.bytes(50_000)), b"short", list(range(30_000))
     for _ in range(6):
-        got = pool.submit(_nested, {"first": first, "others": [second, first]}, *more, key=first[::2]).result(BOUND_S)
+        got = pool.submit(nested, {"first": first, "others": [second, first]}, *more, key=first[::2]).result(BOUND_S)
         assert got["sums"] == [first.sum(), second.sum()]
         assert got["same twice"]
         np.testing.assert_array_equal(got["views"][0], first[1:])
@@ -149,12 +138,12 @@ def test_a_result_in_shared_memory_goes_to_the_next_call_without_a_copy(own_pool
         own_pool.submit(np.negative, array).result(BOUND_S)
     first = own_pool.submit(np.negative, array).result(BOUND_S)
     assert first.flags.writeable
-    second = own_pool.submit(_same, first).result(BOUND_S)
+    second = own_pool.submit(same, first).result(BOUND_S)
     assert np.shares_memory(first, second)
     assert not second.flags.writeable
     mine = own_pool.empty((500, 300), "float64")
     mine[:] = array
-    third = own_pool.submit(_same, mine).result(BOUND_S)
+    third = own_pool.submit(same, mine).result(BOUND_S)
     assert np.shares_memory(mine, third)
     del mine, first
     other = own_pool.submit(np.negative, np.ones_like(array)).result(BOUND_S)
@@ -167,7 +156,7 @@ def test_a_result_that_is_dropped_is_free_at_once_by_messages_and_on_rings(own_p
     """Not when the collector comes: a large one would be written to new memory each time meanwhile."""
     x = np.random.default_rng().integers(0, 256, 1 << 20, np.uint8)
     memory = own_pool._session.memory
-    functions: list[Callable[[Any], Any]] = [_same, np.copy, _same]
+    functions: list[Callable[[Any], Any]] = [same, np.copy, same]
     gc.disable()
     try:
         for function in functions:
@@ -186,7 +175,7 @@ def test_a_result_is_writable_and_no_other_array_changes_with_it(own_pool: poolr
     before = array.copy()
     own = array
     for _ in range(6):
-        own = own_pool.submit(_same, array).result(BOUND_S)
+        own = own_pool.submit(same, array).result(BOUND_S)
         own[:] = 7
         left, right = own_pool.submit(lambda x: (x[:30_000], x), array).result(BOUND_S)
         if left.flags.writeable:
@@ -196,68 +185,25 @@ def test_a_result_is_writable_and_no_other_array_changes_with_it(own_pool: poolr
     assert (own == 7).all()
 
 
-def _keep(x: NDArray[Any], number: int) -> int:
-    _KEPT.append((number, x, x[5:]))
-    return os.getpid()
-
-
-def _kept(_: int) -> list[tuple[int, NDArray[Any], NDArray[Any]]]:
-    return _KEPT
-
-
 @pytest.mark.parametrize("count", [10_000, 400_000])
 def test_an_array_that_a_function_keeps_never_changes(settings: dict[str, Any], count: int) -> None:
     """Given a function that keeps its arguments, when later calls use the memory again, then the kept arrays are as they were."""
     with poolrt.Pool(workers=1, threads=1, **settings) as pool:
         for number in range(8):
-            pool.submit(_keep, np.full(count, number, np.float32), number).result(BOUND_S)
-            pool.submit(_same, np.full(count, 99, np.float32)).result(BOUND_S)
-        for number, whole, part in pool.submit(_kept, 0).result(BOUND_S):
+            pool.submit(keep, np.full(count, number, np.float32), number).result(BOUND_S)
+            pool.submit(same, np.full(count, 99, np.float32)).result(BOUND_S)
+        for number, whole, part in pool.submit(kept, 0).result(BOUND_S):
             assert (whole == number).all()
             assert (part == number).all()
             assert len(whole) == count
             assert len(part) == count - 5
 
 
-def _in_fork(x: NDArray[Any]) -> float:
-    """Return the sum of an array that a forked process computes."""
-    receive, send = os.pipe()
-    child = os.fork()
-    if not child:
-        os.write(send, str(float(x.sum())).encode())
-        os._exit(0)
-    os.close(send)
-    with os.fdopen(receive) as file:
-        text = file.read()
-    os.waitpid(child, 0)
-    return float(text)
-
-
 def test_a_process_that_a_function_forks_reads_its_arguments(own_pool: poolrt.Pool) -> None:
     """Given a large argument, when the function forks, then the child can read it."""
     array = np.random.default_rng().integers(0, 99, 300_000)
     for _ in range(6):
-        assert own_pool.submit(_in_fork, array).result(BOUND_S) == array.sum()
-
-
-def _scribble(x: NDArray[Any]) -> None:
-    x += 1
-    raise ValueError("written")
-
-
-def _count_up(x: NDArray[Any], places: slice) -> tuple[float, NDArray[Any], NDArray[Any]]:
-    before = float(x.sum())
-    x[places] += 1
-    return before, x, x[-1000:]
-
-
-def _write_in_fork(x: NDArray[Any]) -> float:
-    child = os.fork()
-    if not child:
-        x += 1
-        os._exit(0)
-    os.waitpid(child, 0)
-    return float(x.sum())
+        assert own_pool.submit(sum_in_fork, array).result(BOUND_S) == array.sum()
 
 
 @pytest.mark.parametrize("in_arena", [False, True], ids=["copied", "in the arena"])
@@ -278,36 +224,23 @@ def test_what_a_function_writes_to_its_argument_only_it_sees(pool: poolrt.Pool, 
         array[:] = random.integers(0, 99, len(array))
         was, expected = array.copy(), array.copy()
         expected[places] += 1
-        futures = [pool.submit(_count_up, array, places) for _ in range(4)]
+        futures = [pool.submit(count_up, array, places) for _ in range(4)]
         for future in futures:
             before, whole, part = future.result(BOUND_S)
             assert before == was.sum()
             np.testing.assert_array_equal(whole, expected)
             np.testing.assert_array_equal(part, expected[-1000:])
-        assert pool.submit(_write_in_fork, array).result(BOUND_S) == was.sum()
+        assert pool.submit(write_in_fork, array).result(BOUND_S) == was.sum()
         np.testing.assert_array_equal(array, was)
-
-
-def _keep_and_write(x: NDArray[Any], number: int) -> None:
-    x[:50_000] = -number
-    _KEPT.append((number, x))
-
-
-def _kept_and_written(_: int) -> list[tuple[int, NDArray[Any]]]:
-    found = [(number, x.copy()) for number, x in _KEPT]
-    for _, x in _KEPT:
-        x += 1000  # an array that is kept may be written later, too
-        x -= 1000
-    return found
 
 
 def test_an_array_that_is_kept_has_what_the_function_wrote(settings: dict[str, Any]) -> None:
     """Given a function that writes to half of an argument and keeps it, when others use its memory, then both halves stay."""
     with poolrt.Pool(workers=1, threads=1, **settings) as pool:
         for number in range(6):
-            pool.submit(_keep_and_write, np.full(100_000, number), number).result(BOUND_S)
-            assert pool.submit(_count_up, np.full(100_000, 7), slice(9)).result(BOUND_S)[0] == 700_000
-            for kept, x in pool.submit(_kept_and_written, 0).result(BOUND_S):
+            pool.submit(keep_and_write, np.full(100_000, number), number).result(BOUND_S)
+            assert pool.submit(count_up, np.full(100_000, 7), slice(9)).result(BOUND_S)[0] == 700_000
+            for kept, x in pool.submit(kept_and_written, 0).result(BOUND_S):
                 assert (x[:50_000] == -kept).all()
                 assert (x[50_000:] == kept).all()
 
@@ -316,9 +249,9 @@ def test_books_of_the_arena_are_as_before_after_calls_cancels_and_errors(own_poo
     """Given many calls with arrays, some cancelled or failing, when all results are gone, then no slot is held."""
     array = np.random.default_rng().standard_normal(100_000)
     for _ in range(5):
-        own_pool.submit(_same, array).result(BOUND_S)
+        own_pool.submit(same, array).result(BOUND_S)
     assert not _used(own_pool)
-    functions: list[Callable[[Any], Any]] = [_same, np.negative, _scribble]
+    functions: list[Callable[[Any], Any]] = [same, np.negative, scribble]
     futures = [own_pool.submit(functions[i % 3], array) for i in range(60)]
     cancelled = [future.cancel() for future in futures[::-7]]
     while futures:
@@ -332,18 +265,11 @@ def test_books_of_the_arena_are_as_before_after_calls_cancels_and_errors(own_poo
     for each in own_pool.map(np.negative, [array] * 30, timeout=BOUND_S, chunksize=4):
         np.testing.assert_array_equal(each, -array)
         del each
-    iterator = own_pool.map(_same, [array] * 30)
+    iterator = own_pool.map(same, [array] * 30)
     next(iterator)
     del iterator, found
     assert any(cancelled) or cancelled
     wait_until(lambda: not _used(own_pool), "all slots are given back")
-
-
-def _die(x: NDArray[Any], path: str) -> NDArray[Any]:
-    Path(path).write_text(str(os.getpid()))
-    if len(x) % 2:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return x * 2
 
 
 def test_books_of_the_arena_are_as_before_after_kills(own_pool: poolrt.Pool, tmp_path: Path) -> None:
@@ -351,12 +277,12 @@ def test_books_of_the_arena_are_as_before_after_kills(own_pool: poolrt.Pool, tmp
     even = np.random.default_rng().standard_normal(100_000)
     path = str(tmp_path / "pid")
     for _ in range(5):
-        own_pool.submit(_die, even, path).result(BOUND_S)
+        own_pool.submit(double_or_die, even, path).result(BOUND_S)
     assert not _used(own_pool)
     for number in range(6):
-        futures = [own_pool.submit(_die, even, path) for _ in range(5)]
-        lost = own_pool.submit(_die, even[: 99_999 - 2 * number], path)
-        futures += [own_pool.submit(_die, even, path) for _ in range(5)]
+        futures = [own_pool.submit(double_or_die, even, path) for _ in range(5)]
+        lost = own_pool.submit(double_or_die, even[: 99_999 - 2 * number], path)
+        futures += [own_pool.submit(double_or_die, even, path) for _ in range(5)]
         with pytest.raises(WorkerLost):
             lost.result(BOUND_S)
         while futures:
@@ -371,7 +297,7 @@ def test_books_of_the_arena_are_as_before_after_a_client_is_killed(settings: dic
     path = tmp_path / "pool.sock"
     with started(path, settings, workers=2), poolrt.connect(path) as pool:
         array = np.random.default_rng().standard_normal(200_000)
-        pool.submit(_same, array).result(BOUND_S)
+        pool.submit(same, array).result(BOUND_S)
         assert not _used(pool)
         for pause_s in (0.05, 0.3, 0.6):
             child = os.fork()
@@ -391,10 +317,6 @@ def test_books_of_the_arena_are_as_before_after_a_client_is_killed(settings: dic
             wait_until(lambda: not _used(pool), "all that the client held is free")
 
 
-def _large(nbytes: int) -> NDArray[Any]:
-    return np.full(nbytes, 3, np.uint8)
-
-
 @pytest.mark.parametrize("length", [1, pytest.param(100, marks=pytest.mark.slow)])
 def test_a_full_arena_loses_nothing(settings: dict[str, Any], length: int) -> None:
     """Given an arena that arrays of this client fill, when functions get and return long arrays, then they come by messages."""
@@ -402,8 +324,8 @@ def test_a_full_arena_loses_nothing(settings: dict[str, Any], length: int) -> No
         full = [pool.empty(15 << 20, "uint8") for _ in range(4)]
         array = np.random.default_rng().integers(0, 99, length << 16)
         for _ in range(5):
-            np.testing.assert_array_equal(pool.submit(_same, array).result(BOUND_S), array)
-            assert pool.submit(_large, 30 << 20).result(BOUND_S).sum() == 3 * (30 << 20)
+            np.testing.assert_array_equal(pool.submit(same, array).result(BOUND_S), array)
+            assert pool.submit(threes, 30 << 20).result(BOUND_S).sum() == 3 * (30 << 20)
         del full
 
 
@@ -421,9 +343,9 @@ def test_calls_of_a_program_that_has_all_slots_go_by_messages(own_pool: poolrt.P
 
 def test_what_can_never_fit_is_an_error_that_says_so(own_pool: poolrt.Pool) -> None:
     """Given arguments or a result longer than arena and messages, then the error has the numbers and the setting."""
-    function: Callable[[int], Any] = _large
+    function: Callable[[int], Any] = threes
     with pytest.raises(PoolRefused, match=r"134[0-9]+ bytes, more than"):
-        own_pool.submit(_same, np.zeros(128 << 20, np.uint8))
+        own_pool.submit(same, np.zeros(128 << 20, np.uint8))
     with pytest.raises(ValueError, match="POOLRT_ARENA_BYTES"):
         own_pool.submit(function, 128 << 20).result(BOUND_S)
-    assert own_pool.submit(_same, 3).result(BOUND_S) == 3
+    assert own_pool.submit(same, 3).result(BOUND_S) == 3
