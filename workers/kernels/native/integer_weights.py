@@ -23,27 +23,50 @@ def make(isa: str, how: str) -> tuple[Callable[..., None], Any]:
     interleave = _make_interleave(size)
     move1, zero1 = _make_byte(True), _make_byte(False)
 
+    def pack_block(
+        weights: int, packed: int, item: int, first_group: int, groups: int, K: int, outputs: int, step: int, across: int
+    ) -> None:  # fmt: skip
+        """Pack the groups of a block from ``first_group`` on."""
+        lanes = min(16, outputs - item * 16)
+        source = weights + item * 16 * across
+        to = packed + (item * groups + first_group) * 16 * size
+        for group in range(first_group, groups):
+            first = group * size
+            if across == 1 and lanes == 16 and first + size <= K:
+                interleave(to, source + first * step, step)
+            else:
+                for lane in range(16):
+                    for n in range(size):
+                        at = to + lane * size + n
+                        if lane < lanes and first + n < K:
+                            move1(at, source + lane * across + (first + n) * step)
+                        else:
+                            zero1(at, 0)
+            to += 16 * size
+
     def pack(
         begin: int, end: int, weights: int, packed: int, K: int, outputs: int, step: int, across: int
     ) -> None:  # fmt: skip
         groups = (K + size - 1) // size
-        for item in range(begin, end):
-            lanes = min(16, outputs - item * 16)
-            source = weights + item * 16 * across
-            to = packed + item * groups * 16 * size
-            for group in range(groups):
-                first = group * size
-                if across == 1 and lanes == 16 and first + size <= K:
-                    interleave(to, source + first * step, step)
-                else:
-                    for lane in range(16):
-                        for n in range(size):
-                            at = to + lane * size + n
-                            if lane < lanes and first + n < K:
-                                move1(at, source + lane * across + (first + n) * step)
-                            else:
-                                zero1(at, 0)
+        block = groups * 16 * size
+        whole = K // size if across == 1 else 0
+        item = begin
+        # Four blocks at once: a line of the cache has a row of each.
+        while item + 4 <= end and item * 16 + 64 <= outputs:
+            source, to = weights + item * 16, packed + item * block
+            for _ in range(whole):
+                interleave(to, source, step)
+                interleave(to + block, source + 16, step)
+                interleave(to + 2 * block, source + 32, step)
+                interleave(to + 3 * block, source + 48, step)
+                source += size * step
                 to += 16 * size
+            for number in range(4):
+                pack_block(weights, packed, item + number, whole, groups, K, outputs, step, across)
+            item += 4
+        while item < end:
+            pack_block(weights, packed, item, 0, groups, K, outputs, step, across)
+            item += 1
 
     return pack, types.void(*[types.int64] * 8)
 

@@ -117,6 +117,20 @@ def test_sums_are_exact(native: NativeRunner, shape: tuple[int, int, int], instr
             np.testing.assert_array_equal(got.reshape(want.shape), want)
 
 
+@pytest.mark.parametrize("instructions", [INSTRUCTIONS[1], *INSTRUCTIONS[3:]])
+def test_rows_of_weights_are_packed_four_blocks_at_once_and_one_by_one(native: NativeRunner, instructions: str) -> None:
+    rng = np.random.default_rng(random.SystemRandom().randrange(1 << 32))
+    for rows, depth, columns in ((1, 37, 150), (2, 64, 128), (1, 3, 90)):
+        left, right = drawn(rng, "u8", rows, depth), drawn(rng, "s8", depth, columns)
+        op = Matmul(
+            MemoryDesc(left.shape, "u8"), MemoryDesc(right.shape, "s8"), None, MemoryDesc((rows, columns), "s32")
+        )
+        pd = primitive_desc(op, PrimitiveAttr(), target_of(instructions))
+        got = native.results(pd, {Arg.SRC: left, Arg.WEIGHTS: right})[Arg.DST]
+        assert pd.impl_name().startswith("native:packed")
+        np.testing.assert_array_equal(got, left @ right)
+
+
 @pytest.mark.parametrize("instructions", INSTRUCTIONS)
 @pytest.mark.parametrize("dtype", ["u8", "s8"])
 def test_zero_points_may_be_given_that_bytes_do_not_hold(native: NativeRunner, dtype: str, instructions: str) -> None:
