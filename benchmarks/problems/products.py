@@ -66,8 +66,8 @@ def convolutions() -> Iterator[Problem]:
 
 
 def recurrences() -> Iterator[Problem]:
-    """Yield a layer of a language model and one of a tagger, as LSTM and as GRU."""
-    for dims, hidden in (((35, 1, 650), 650), ((50, 8, 128), 256)):
+    """Yield a layer of a language model, of a tagger and of a filter of signals, as LSTM and as GRU."""
+    for dims, hidden in (((35, 1, 650), 650), ((50, 8, 128), 256), ((100, 1, 40), 32)):
         for name, node, order in (("lstm", "LSTM", (0, 3, 1, 2)), ("gru", "GRU", (0, 1, 2))):
             wide, deep = (
                 sign * normals(1, 1, size, len(order), hidden) / np.float32(hidden**0.5)

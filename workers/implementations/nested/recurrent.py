@@ -6,7 +6,7 @@ single direction are written, and read by the next step, where dst_layer is.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final, Generic, NamedTuple, TypeVar
 
@@ -29,6 +29,10 @@ _PACKED: Final = "abdEc16e"
 _TYPES: Final = {"cpu": ("f32", "f64"), "opencl": ("f32",)}
 #: Steps over all layers and directions at most: each has launches of its own.
 _STEPS: Final = 4096
+#: Bytes of weights that stay in the caches from step to step, and that all sequences read in a step: up to both, one kernel
+#: computes all steps of a sequence without launches. Many sequences are faster as products of matrices.
+_SMALL: Final = 80 << 10
+_FEW_READ: Final = 160 << 10
 #: The parts that the cell kernel computes, by number: whole cells, and the halves of a GRU with two products a step.
 _CELLS: Final = ("rnn", "lstm", "lbr_gru", "gru_gates", "gru_state")
 
@@ -196,6 +200,13 @@ class _Network:
         h, c = (self._given(arg, here) for arg in (Arg.SRC_1, Arg.SRC_2))
         kept = build.book(self.state.nbytes) if isinstance(op, Lstm) or self.splits else gates
         backwards = direction == 1 or op.direction == "right2left"
+        if self._is_small:
+            last_c = kept if ends.c is None else shifted(ends.c, here)
+            self._all_steps(number, gates, (h, c), (kept, last_c), results, backwards)
+            if ends.h is not None:
+                after = shifted(results, 0 if backwards else (self.steps - 1) * self.state.nbytes)
+                build.move(self.state, after, self.state, shifted(ends.h, here))
+            return
         parts = self._parts(number)
         for step in reversed(range(self.steps)) if backwards else range(self.steps):
             last = step == (0 if backwards else self.steps - 1)
@@ -210,6 +221,40 @@ class _Network:
             h, c = after, keeps if isinstance(op, Lstm) else None
         if ends.h is not None and h is not None:
             build.move(self.state, h, self.state, shifted(ends.h, here))
+
+    @property
+    def _is_small(self) -> bool:
+        """Return whether launches would take longer than what they compute."""
+        weights = self.size * self.gates * self.hidden**2
+        return self.build.target.engine_kind == "cpu" and weights <= _SMALL and weights * self.batch <= _FEW_READ
+
+    def _all_steps(
+        self,
+        number: int,
+        gates: LaunchArgument,
+        given: tuple[LaunchArgument | None, LaunchArgument | None],
+        kept: tuple[LaunchArgument, LaunchArgument],
+        results: LaunchArgument,
+        backwards: bool,
+    ) -> None:
+        """Add one launch for the steps of a layer: ``given`` are the first h and c, ``kept`` c between and after steps."""
+        op, hidden = self.op, self.hidden
+        (h, c), cell = given, "gru_gates" if self.splits else "lbr_gru" if isinstance(op, Gru) else op.kind
+        weights = self._columns(op.weights_iter, Arg.WEIGHTS_1, number, 0, self.gates)
+        other = self._columns(op.weights_iter, Arg.WEIGHTS_1, number, min(2, self.gates - 1), 1)
+        is_packed = bool(weights.md.layout.blocks)
+        row = 16 if is_packed else self.gates * hidden
+        block = 16 * hidden if is_packed else 16
+        room = -(-self.gates * hidden // 16) * 16
+        bias = self._biases(number) if cell == "lbr_gru" else None
+        added = None if bias is None else shifted(bias, self.size * 3 * hidden)
+        products = self.build.book(self.size * self.batch * room)
+        # The kernel does not read absent operands.
+        places = (gates, weights.at, other.at, products, h or gates, results, c or gates, *kept, added or gates)
+        there = (int(h is not None), int(c is not None), int(added is not None))
+        sizes = (self.size * row, self.size * block, self.size * room)
+        numbers = (hidden, self.gates, self.steps, self.batch, int(backwards), *sizes, *there)
+        self._run("recurrent_steps", cell, places, numbers, self.batch)
 
     def _parts(self, number: int) -> list[_Part]:
         """Return the products of a step of a layer and direction by number, each with the cell's kernel behind it."""
@@ -270,7 +315,6 @@ class _Network:
 
     def _advance(self, part: _Part, number: int, x: LaunchArgument, state: _State) -> None:
         """Add the cell's kernel on W x + b and the product of a part."""
-        op = self.op
         bias = self._biases(number) if part.cell == "lbr_gru" else None
         added = None if bias is None else shifted(bias, self.size * 3 * self.hidden)
         # The kernel does not read absent operands.
@@ -278,9 +322,16 @@ class _Network:
         there = (int(state.h is not None), int(state.c is not None), int(added is not None))
         numbers = (self.hidden, self.gates, part.product.dst.dims[1], *there)
         items = self.batch * -(-self.hidden // self.build.width)
+        self._run("recurrent_cell", part.cell, places, numbers, items)
+
+    def _run(
+        self, kernel: str, cell: str, places: Sequence[LaunchArgument], numbers: Sequence[int], items: int
+    ) -> None:
+        """Add the launch of a kernel that computes cells."""
+        op = self.op
         activation, alpha = (op.activation, op.alpha) if isinstance(op, Rnn) else ("tanh", 0.0)
         self.build.run(
-            "recurrent_cell", places, numbers, items, items,
-            cell=_CELLS.index(part.cell), activation=f"eltwise_{activation}", alpha=float(alpha),
+            kernel, places, numbers, items, items,
+            cell=_CELLS.index(cell), activation=f"eltwise_{activation}", alpha=float(alpha),
             **({} if self.dtype == "f32" else {"dtype": self.dtype}),
         )  # fmt: skip

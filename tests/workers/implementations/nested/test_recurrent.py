@@ -19,8 +19,8 @@ from tests.workers.native_runner import NativeRunner
 KINDS = ("rnn", "lstm", "gru", "lbr_gru")
 #: Steps, batch, hidden channels, layers, direction, whether states are given and asked for, layout of weights.
 NETWORKS: tuple[tuple[int, int, int, int, str, bool, str], ...] = (
-    (5, 3, 32, 2, "bidirectional_concat", True, "any"),
-    (3, 20, 16, 1, "right2left", False, "any"),
+    (5, 50, 32, 2, "bidirectional_concat", True, "any"),
+    (3, 200, 16, 1, "right2left", False, "any"),
 )
 #: Error that a state between -1 and 1 may have; one near 0 is a difference of larger numbers.
 ABSOLUTE = 1e-6
@@ -76,9 +76,33 @@ def test_float64_is_computed_as_such_on_the_processor(native: NativeRunner, isa:
             np.testing.assert_allclose(got[arg], want, rtol=0.0, atol=1e-13, err_msg=f"argument {arg} of {op}")
 
 
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_all_steps_of_few_short_sequences_are_one_launch(native: NativeRunner, isa: str, kind: str, dtype: str) -> None:
+    for batch, hidden, layers, direction, states, tag in (
+        (1, 32, 1, "left2right", False, "any"),
+        (2, 48, 1, "right2left", True, "any"),
+        (3, 19, 2, "bidirectional_sum", True, ""),
+        (1, 5, 1, "bidirectional_concat", False, "any"),
+        (5, 16, 1, "left2right", True, ""),
+        (1, 1, 1, "left2right", True, "any"),
+    ):
+        op = network(kind, 6, batch, hidden, layers, direction, states, tag, dtype)
+        pd = primitive_desc(op, PrimitiveAttr(), target_of(isa))
+        assert pd.impl_name() == "nested:matmul"
+        assert {spec.generator for spec in pd.program().kernels} == {"recurrent_steps"}
+        args = arguments(pd.op, PrimitiveAttr(), 1, -0.5, 0.5)
+        args[Arg.WEIGHTS_1] = args[Arg.WEIGHTS_1] / 8
+        got, wanted = native.results(pd, args), results(pd.op, PrimitiveAttr(), args)
+        assert set(got) == set(wanted)
+        bound = ABSOLUTE if dtype == "f32" else 1e-13
+        for arg, want in wanted.items():
+            np.testing.assert_allclose(got[arg], want, rtol=0.0, atol=bound, err_msg=f"argument {arg} of {op}")
+
+
 @pytest.mark.parametrize(("kind", "products"), [("rnn", 2), ("lstm", 2), ("gru", 3), ("lbr_gru", 2)])
 def test_inputs_of_all_steps_are_one_product_and_weights_left_open_are_not_moved(kind: str, products: int) -> None:
-    pd = primitive_desc(network(kind, 7, 2, 32, 1, "left2right", False, "any"), PrimitiveAttr(), cpu_target())
+    pd = primitive_desc(network(kind, 7, 50, 32, 1, "left2right", False, "any"), PrimitiveAttr(), cpu_target())
     assert pd.impl_name() == "nested:matmul"
     assert [inner.op.kind for inner in pd.nested()] == ["matmul"] * products
     # The inputs' product, and one or two in each step but the first, whose state is 0
