@@ -418,8 +418,22 @@ def _submit() -> tuple[Callable[..., None], Any]:
     return submit, types.void(*[types.int64] * 8)
 
 
+def _is_done(ring: int, target: int, spin: int) -> bool:
+    """Look whether an entry is done, for a while if the worker is awake; return whether it is. Says and asks nothing."""
+    if atomic_load(ring + DONE) >= target:
+        return True
+    if spin != 0 and atomic_load(ring + WORKER_SLEEPS) == 0:
+        for _ in range(_LOOKS):
+            if atomic_load(ring + DONE) >= target:
+                return True
+            pause()
+    return False
+
+
 def _await(ring: int, target: int, spin: int, bell: int, rung: int) -> int:
     """Wake the worker if it sleeps; wait until an entry is done, or something else has changed; return which."""
+    if _is_done(ring, target, spin):
+        return ENDED
     room = stack_room()
     here = read_processor(room) + 1 if spin != 0 else 0
     # A full barrier in both cases: whoever published an entry before this call sees whether the worker sleeps. The word is in
