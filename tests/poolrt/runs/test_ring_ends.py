@@ -120,6 +120,28 @@ def test_runs_end_one_after_the_other(ends: RingEnds, spin_us: int) -> None:
         assert pair.client.done == 500
 
 
+def test_a_wait_says_where_it_runs_and_wakes_the_worker_unless_the_run_has_ended(ends: RingEnds) -> None:
+    with closing(_Pair(ends, 50)) as pair:
+        pair.far.setblocking(False)
+        for ended in (True, False):
+            sequence = pair.submit()
+            assert pair.worker.take() is not None
+            if ended:
+                pair.worker.complete(EXECUTED)
+                assert pair.worker.sleep()
+            else:
+                pair.worker.sleep()
+            pair.client.note_processor(_NUMBER << 20)
+            found = pair.end.wait(sequence)
+            pair.worker.awake()
+            assert found == (ring_words.ENDED if ended else ring_words.PASSED)
+            assert (pair.worker.client_ran == _NUMBER << 20) == ended
+            if ended:
+                with pytest.raises(BlockingIOError):
+                    pair.far.recv(100)
+        assert len(pair.far.recv(100)) == 1
+
+
 def test_a_wait_returns_when_time_has_passed_and_asks_for_no_bell_then(pair: _Pair) -> None:
     sequence = pair.submit()
     assert pair.end.wait(sequence) == ring_words.PASSED
