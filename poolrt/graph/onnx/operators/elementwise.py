@@ -120,8 +120,9 @@ def clip(call: NodeCall) -> Operand:
     for index, name in enumerate(("min", "max")):
         if call.opset >= 11:
             limits[index] = call.optional(index + 1)
-        elif name in call.attrs:
-            limits[index] = call.math.number(call.number(name), source)
+        elif name in call.attrs or dtype_of(source) != "float16":
+            # Those of float32 unless given, so that infinities are clipped; float16 has no numbers beyond them.
+            limits[index] = call.math.number(call.number(name, (-_LARGEST, _LARGEST)[index]), source)
     for limit in limits:
         if limit is not None and math.prod(limit.shape) != 1:
             raise call.malformed(f"limits of shape {tuple(limit.shape)}; expect single numbers")
@@ -155,12 +156,8 @@ def prelu(call: NodeCall) -> Operand:
     )
     if isinstance(source, Value) and dtype_of(source) in FLOATS and fits and dims:
         return call.graph.prelu(source, slope, name=call.name)
-    zero = math_.number(0, source)
-    if dtype_of(source) not in FLOATS:
-        scaled = _wrapped(math_, source, slope, "mul")
-        return math_.select(math_.binary(source, zero, "lt"), scaled, source)
-    scaled = math_.binary(math_.binary(source, zero, "min"), slope, "mul")
-    return math_.binary(math_.eltwise(source, "relu"), scaled, "add")
+    is_negative = math_.binary(source, math_.number(0, source), "lt")
+    return math_.select(is_negative, _wrapped(math_, source, slope, "mul"), source)
 
 
 def selu(call: NodeCall) -> Operand:

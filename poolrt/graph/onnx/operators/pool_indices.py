@@ -9,8 +9,9 @@ from typing import Any, Final
 import numpy as np
 
 from ..call import NodeCall, Operator
+from ..element_types import FLOATS
 from ..rearranging import arg_reduce
-from ..tensors import Operand, extreme, shape_of
+from ..tensors import Operand, dtype_of, extreme, shape_of
 
 
 def max_indices(call: NodeCall, source: Operand, kernel: tuple[int, ...], window: Mapping[str, Any]) -> Operand:
@@ -42,6 +43,9 @@ def max_indices(call: NodeCall, source: Operand, kernel: tuple[int, ...], window
         where += place * math.prod(sizes[axis + 1 :])
         stored += place * math.prod(sizes[:axis] if call.integer("storage_order", 0) else sizes[axis + 1 :])
     rows = m.reshape(source, (batch * channels, total))
+    if dtype_of(source) in FLOATS:
+        # The greatest element passes over NaN.
+        rows = m.select(m.binary(rows, rows, "eq"), rows, m.reshape(extreme(source, False), (1, 1)))
     if not is_inside.all():
         # Padding is one element behind all others, which is never the greatest.
         least = m.expand(m.reshape(extreme(source, False), (1, 1)), (batch * channels, 1))

@@ -110,6 +110,23 @@ def test_nan_is_not_clipped(
         np.testing.assert_array_equal(run("Clip", {"x": x, **named}), want)
 
 
+def test_infinities_are_clipped_by_the_limits_of_old_models(run: Callable[..., Array]) -> None:
+    x = np.array([NAN, INF, -INF, 3], np.float32)
+    largest = np.finfo(np.float32).max
+    np.testing.assert_array_equal(run("Clip", {"x": x}, opset=10, max=1.0), np.clip(x, -largest, 1))
+    np.testing.assert_array_equal(run("Clip", {"x": x}, opset=10, min=1.0), np.clip(x, 1, largest))
+    half = x.astype(np.float16)
+    np.testing.assert_array_equal(run("Clip", {"x": half}, opset=10, max=1.0), np.minimum(half, np.float16(1)))
+
+
+def test_positive_elements_have_no_slope(run: Callable[..., Array]) -> None:
+    x = np.array([[2], [-1], [0]], np.float32)
+    slope = np.array([[INF, NAN, 2]], np.float32)
+    # A slope of another shape than the tensor's.
+    found = run("PRelu", {"x": x, "slope": slope})
+    np.testing.assert_array_equal(found, [[2, 2, 2], [-INF, NAN, -2], [0, 0, 0]])
+
+
 @pytest.mark.parametrize("alpha", [-2.0, -0.5, 0.5])
 def test_celu_with_an_alpha_of_any_sign(run: Callable[..., Array], alpha: float) -> None:
     x = np.array([-3, -1, -0.0, 0.5, 2.5, 40, INF, -INF, NAN], np.float32)
@@ -149,3 +166,13 @@ def test_groups_of_channels_without_spatial_dimensions(run: Callable[..., Array]
     normal = (groups - groups.mean(-1, keepdims=True)) / np.sqrt(groups.var(-1, keepdims=True) + 1e-5)
     found = run("GroupNormalization", {"x": x}, {"scale": scale, "shift": shift}, num_groups=2, opset=21)
     np.testing.assert_allclose(found, normal.reshape(3, 6) * scale + shift, rtol=1e-4, atol=1e-5)
+
+
+def test_places_of_the_greatest_elements_pass_over_nan(cache: PrimitiveProvider) -> None:
+    x = np.array([[[3, NAN, 1, 7], [NAN, 2, 9, NAN]]], np.float32)
+    given = model("MaxPool", {"x": x}, {}, kernel_shape=[2], strides=[2])
+    given.graph.node[0].output.append("places")
+    given.graph.output.append(helper.make_tensor_value_info("places", onnx.TensorProto.INT64, (1, 2, 2)))
+    found = Executor(load_onnx(given), cache=cache).run(x=x)
+    np.testing.assert_array_equal(found["y"], [[[3, 7], [2, 9]]])
+    np.testing.assert_array_equal(found["places"], [[[0, 3], [5, 6]]])
