@@ -47,6 +47,11 @@ def gathers() -> Iterator[Problem]:
         (chosen,), {"axis": 1},
     )  # fmt: skip
     pairs = np.random.default_rng(1).integers(0, 56, (500, 2))
+    rows = np.random.default_rng(1).integers(0, 20000, (20000, 8))
+    yield Problem(
+        "gather", "elements along 0", rows.shape, lambda g, x: g.gather_elements(x, rows, 0), "GatherElements", (rows,),
+        {"axis": 0},
+    )  # fmt: skip
     yield Problem(
         "gather",
         "500 pairs of indices",

@@ -32,20 +32,26 @@ def make(isa: str, function: str, kind: str, result: str, moves: tuple[bool, ...
         pieces = (inner + chunk - 1) // chunk
         groups = (middle + lines - 1) // lines
         for item in range(begin, end):
-            rest = item // pieces
-            first = (item - rest * pieces) * chunk
-            outer = rest // groups
-            line = (rest - outer * groups) * lines
+            # A division takes as long as some ten elements.
+            outer, first, line = item, 0, 0
+            if pieces > 1:
+                outer = item // pieces
+                first = (item - outer * pieces) * chunk
+            if groups > 1:
+                rest = outer
+                outer = rest // groups
+                line = (rest - outer * groups) * lines
             x = src0 + line * middle0 + first * step0
             y = src1 + line * middle1 + first * step1
             z = src2 + line * middle2 + first * step2
             to = dst + line * middle_dst + first * step_dst
             for loop in range(loops):
                 place = table + 40 * loop
-                extent = iload(place)
-                left = outer // extent
-                position = outer - left * extent
-                outer = left
+                position = outer
+                if loop + 1 < loops:
+                    extent = iload(place)
+                    outer //= extent
+                    position -= outer * extent
                 x += position * iload(place + 8)
                 y += position * iload(place + 16)
                 z += position * iload(place + 24)

@@ -34,18 +34,24 @@ def make(isa: str, size: int, wide: bool, single: bool, adjacent: bool) -> tuple
         if single:
             limit, stride = iload(limits), iload(limits + 8)
         for item in range(begin, end):
-            rest = item // row_pieces
-            first = (item - rest * row_pieces) * piece
-            outer = rest // pieces
-            start = (rest - outer * pieces) * chunk
+            # A division takes as long as some ten elements.
+            rest, first, outer, start = item, 0, item, 0
+            if row_pieces > 1:
+                rest = item // row_pieces
+                first = (item - rest * row_pieces) * piece
+                outer = rest
+            if pieces > 1:
+                outer = rest // pieces
+                start = (rest - outer * pieces) * chunk
             source = src + start * src_step + first
             index = indices + start * index_step
             target = dst + start * dst_step + first
             for loop in range(loops):
-                extent = iload(table + 32 * loop)
-                left = outer // extent
-                position = outer - left * extent
-                outer = left
+                position = outer
+                if loop + 1 < loops:
+                    extent = iload(table + 32 * loop)
+                    outer //= extent
+                    position -= outer * extent
                 source += position * iload(table + 32 * loop + 8)
                 index += position * iload(table + 32 * loop + 16)
                 target += position * iload(table + 32 * loop + 24)

@@ -55,11 +55,13 @@ def make(isa: str, src: str, dst: str, wraps: bool = False) -> tuple[Callable[..
             target = dst + iload(record + 32)
             rest = item - first
             loop = record + 128
-            for _ in range(iload(record + 120)):
-                extent = iload(loop)
-                left = rest // extent
-                index = rest - left * extent
-                rest = left
+            loops = iload(record + 120)
+            for number in range(loops):
+                index = rest
+                if number + 1 < loops:
+                    extent = iload(loop)
+                    rest //= extent
+                    index -= rest * extent
                 source += index * iload(loop + 8)
                 target += index * iload(loop + 16)
                 loop += 24
