@@ -69,7 +69,12 @@ def resamplings() -> Iterator[Problem]:
 
 def cubic_resamplings() -> Iterator[Problem]:
     """Yield a picture made larger and smaller by cubic convolution."""
-    for dims, factor in (((1, 3, 256, 256), 2.0), ((1, 3, 512, 512), 0.5), ((1, 64, 56, 56), 2.0)):
+    for dims, factor in (
+        ((1, 3, 256, 256), 2.0),
+        ((1, 3, 512, 512), 0.5),
+        ((1, 64, 56, 56), 2.0),
+        ((1, 256, 28, 28), 0.5),
+    ):
         how = {"mode": "cubic", "coordinate_transformation_mode": "half_pixel"}
         yield Problem(
             "cubic", f"cubic by {factor:g}", dims, lambda g, x, factor=factor: g.resampling(x, "cubic", factors=factor),

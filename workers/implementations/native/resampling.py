@@ -33,6 +33,8 @@ _SPATIAL: Final = 3
 _STRIP: Final = 512
 #: Columns of a row of src that the kernel has room for, to mix two of them before their columns.
 _MIXED: Final = 4096
+#: Columns of src for each of dst up to which rows are added up before their columns.
+_WIDER: Final = 8
 #: Bytes of an element -> the data type as which the kernel moves it.
 _MOVED: Final = {1: "u8", 2: "u16", 4: "u32", 8: "u64"}
 
@@ -87,7 +89,10 @@ class NativeResampling(NativeImplementation[Resampling]):
             dtype=dtype, shrinks=part == "rows" and _shrinks(op, axes),
         )  # fmt: skip
         if op.algorithm == "cubic":
-            kernel = KernelSpec.of("resampling_cubic", part=part, chain=chain(attr), dtype=dtype)
+            part = "lower" if part == "rows" and _adds_rows_first(op) else part
+            spans = (LANES, 2 * LANES) if part == "lower" else (LANES,) if part == "rows" else ()
+            near = next((span for span in spans if _are_close(axes[2], span)), 0)
+            kernel = KernelSpec.of("resampling_cubic", part=part, chain=chain(attr), dtype=dtype, near=near)
         return Program((kernel,), (Launch(0, args, work),), tables=b"".join(tables))
 
 
@@ -105,6 +110,13 @@ def _shrinks(op: Resampling, axes: Sequence[list[Place]]) -> bool:
     fits = op.src.dims[-1] <= _MIXED and op.dst.dtype == "f32"
     # Halved rows are pairs of columns, which take less time than a row in between.
     return op.algorithm == "linear" and flat and lower and fits and ordered and not _pairs(axes[2])
+
+
+def _adds_rows_first(op: Resampling) -> bool:
+    """Return whether planes of f32 become lower by cubic convolution, which then widens a row of dst instead of all of src."""
+    if op.dst.dtype != "f32" or op.src.ndims != _SPATIAL + 1 or op.dst.dims[-2] >= op.src.dims[-2]:
+        return False
+    return op.src.dims[-1] <= min(_MIXED, _WIDER * op.dst.dims[-1])
 
 
 def _looks_outside(op: Resampling) -> bool:
@@ -143,12 +155,12 @@ def _repeat(seen: list[Place]) -> int:
     return 1
 
 
-def _are_close(seen: list[Place]) -> bool:
-    """Return whether each vector of indices sees elements at most 15 behind that of the first index, low and high ones."""
+def _are_close(seen: list[Place], span: int = LANES) -> bool:
+    """Return whether each vector of indices sees elements fewer than ``span`` behind that of the first index, side by side."""
     for elements in zip(*(elements for elements, _ in map(_shared, seen)), strict=True):
         for start in range(0, len(elements), LANES):
             part = elements[start : start + LANES]
-            if min(part) != part[0] or max(part) - part[0] >= LANES:
+            if min(part) != part[0] or max(part) - part[0] >= span:
                 return False
     return True
 

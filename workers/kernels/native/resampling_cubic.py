@@ -4,36 +4,62 @@ Tables have for each index of dst a record of four places (int64) and four weigh
 places (int32), then four of weights. Weights are of the type of lanes: float32, or float64 for data types that float32 does not
 hold. ``rows`` has 16 positions of a row a vector. It widens the rows of src that it
 needs into memory on the stack, one for each number of height and depth modulo 4, and adds them up in a further row: rows that
-the next row of dst needs too are there. ``blocked`` has 16 channels a vector. Elements of weight 0 count nothing, even if they
-are infinite.
+the next row of dst needs too are there. ``lower`` is for planes of f32 of fewer rows: it adds up rows of src, which may have as
+many elements as `MIXED`, and widens the sum. ``blocked`` has 16 channels a vector. Elements of weight 0 count nothing, even
+if they are infinite.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
+
+import numpy as np
 
 from . import functions
 from .compiler import types
 from .compiler.language import inlined
 from .resampling import STRIP, istore, stack
-from .samples import Samples, samples
-from .vec import iload, vabs, vfma, vkeep, vselect_gt
+from .samples import Samples, samples, vpick_far
+from .vec import (
+    fload,
+    iload,
+    vabs,
+    vfma,
+    vkeep,
+    vload,
+    vload_part,
+    vmul,
+    vselect_gt,
+    vset,
+    vstore,
+    vstore_part,
+)
 
 #: Where the weights of a record begin.
 _WEIGHTS = 32
 _ROWS = 17
+#: Elements of a row that ``lower`` adds up, at most: all rows of the stack but the last.
+MIXED: Final = 16 * STRIP
 
 
-def make(isa: str, part: str, chain: tuple[Any, ...], dtype: str = "f32") -> tuple[Callable[..., None], Any]:
-    """Return a kernel and its signature, those of `resampling`."""
+def make(
+    isa: str, part: str, chain: tuple[Any, ...], dtype: str = "f32", near: int = 0
+) -> tuple[Callable[..., None], Any]:
+    """Return a kernel and its signature, those of `resampling`.
+
+    Each vector of columns sees elements that are fewer than ``near`` behind the first, 16 or, of ``lower``, 32; 0: any.
+    """
     of = samples(dtype, False)
-    return _rows(of, chain, dtype) if part == "rows" else _blocked(of, chain, dtype)
+    widen = _widener(of, {0: of.gather, 16: of.pick, 32: vpick_far}[near])
+    if part == "lower":
+        return _lower(of, chain, widen)
+    return _rows(of, chain, dtype, widen) if part == "rows" else _blocked(of, chain, dtype)
 
 
-def _widener(of: Samples) -> Any:
+def _widener(of: Samples, gather: Any) -> Any:
     """Return a function that writes a row of src, seen from ``count`` positions of dst, to an address."""
-    lane, gather, weights, keep, fill, real = of.lane, of.gather, of.load_kept, of.keep, of.fill, of.real
+    lane, weights, keep, fill, real = of.lane, of.load_kept, of.keep, of.fill, of.real
 
     @inlined
     def widen(line: int, to: int, width: int, padded: int, first: int, count: int) -> None:
@@ -49,9 +75,9 @@ def _widener(of: Samples) -> Any:
     return widen
 
 
-def _rows(of: Samples, chain: tuple[Any, ...], dtype: str) -> tuple[Callable[..., None], Any]:
+def _rows(of: Samples, chain: tuple[Any, ...], dtype: str, widen: Any) -> tuple[Callable[..., None], Any]:
     finish = functions.post_ops_part(chain, dtype)
-    memory, widen = stack(_ROWS, of.lane), _widener(of)
+    memory = stack(_ROWS, of.lane)
     size, lane, store, store_part, load_kept, keep = of.size, of.lane, of.store, of.store_part, of.load_kept, of.keep
     weight, fill, real = of.weight, of.fill, of.real
     row_bytes, record = lane * STRIP, _WEIGHTS + 4 * lane
@@ -103,6 +129,70 @@ def _rows(of: Samples, chain: tuple[Any, ...], dtype: str) -> tuple[Callable[...
                         store(dst + to + size * at, value)
                     else:
                         store_part(dst + to + size * at, value, count & 15)
+
+    return kernel, types.void(*[types.int64] * 16)
+
+
+def _lower(of: Samples, chain: tuple[Any, ...], widen: Any) -> tuple[Callable[..., None], Any]:
+    finish = functions.post_ops_part(chain, "f32")
+    memory = stack(_ROWS, of.lane)
+    record = _WEIGHTS + 16
+
+    def kernel(
+        begin: int, end: int, src: int, dst: int, other: int, depth: int, height: int, width: int,
+        in_depth: int, in_height: int, in_width: int, out_depth: int, out_height: int, out_width: int,
+        padded: int, chunk: int,
+    ) -> None:  # fmt: skip
+        mixed = memory()
+        total = mixed + 4 * MIXED
+        strips = (out_width + STRIP - 1) // STRIP
+        pieces = (out_height + chunk - 1) // chunk
+        whole = in_width // 16 * 16
+        for item in range(begin, end):
+            rest = item // pieces
+            start = (item - rest * pieces) * chunk
+            plane = rest // strips
+            first = (rest - plane * strips) * STRIP
+            count = min(STRIP, out_width - first)
+            image = src + 4 * plane * in_height * in_width
+            for line in range(start, min(out_height, start + chunk)):
+                h = height + record * line
+                w0, w1 = fload(h + _WEIGHTS), fload(h + _WEIGHTS + 4)
+                w2, w3 = fload(h + _WEIGHTS + 8), fload(h + _WEIGHTS + 12)
+                done = 0
+                if w0 != 0.0 and w1 != 0.0 and w2 != 0.0 and w3 != 0.0:
+                    row0, row1 = image + 4 * in_width * iload(h), image + 4 * in_width * iload(h + 8)
+                    row2, row3 = image + 4 * in_width * iload(h + 16), image + 4 * in_width * iload(h + 24)
+                    share0, share1, share2, share3 = vset(w0), vset(w1), vset(w2), vset(w3)
+                    while done < whole:
+                        at = 4 * done
+                        value = vmul(share0, vload(row0 + at))
+                        value = vfma(share1, vload(row1 + at), value)
+                        value = vfma(share2, vload(row2 + at), value)
+                        vstore(mixed + at, vfma(share3, vload(row3 + at), value))
+                        done += 16
+                # The last columns, or all if a row counts nothing: it may have infinite elements.
+                for at in range(done, in_width, 16):
+                    vstore(mixed + 4 * at, vset(np.float32(0.0)))
+                for low in range(4):
+                    high = fload(h + _WEIGHTS + 4 * low)
+                    if high == 0.0:
+                        continue
+                    row = image + 4 * in_width * iload(h + 8 * low)
+                    share = vset(high)
+                    for at in range(done, whole, 16):
+                        vstore(mixed + 4 * at, vfma(vload(row + 4 * at), share, vload(mixed + 4 * at)))
+                    if whole < in_width:
+                        last = vload_part(row + 4 * whole, in_width - whole)
+                        vstore(mixed + 4 * whole, vfma(last, share, vload(mixed + 4 * whole)))
+                widen(mixed, total, width, padded, first, count)
+                to = 4 * ((plane * out_height + line) * out_width + first)
+                for at in range(0, count, 16):
+                    value = finish(vload(total + 4 * at), other + to + 4 * at, min(16, count - at))
+                    if at + 16 <= count:
+                        vstore(dst + to + 4 * at, value)
+                    else:
+                        vstore_part(dst + to + 4 * at, value, count & 15)
 
     return kernel, types.void(*[types.int64] * 16)
 

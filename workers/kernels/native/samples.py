@@ -144,6 +144,27 @@ def _permuted_words(b: Builder, row: Value, numbers: Value, kind: ir.Type) -> Va
     return b.bitcast(call(b, "llvm.x86.avx512.permvar.sf.512", found, rest), lanes)
 
 
+@intrinsic
+def vpick_far(_: Any, row: types.Integer, table: types.Integer) -> Any:
+    """Return floats whose numbers (16 int32) a table has, none of them more than 31 above the first.
+
+    Up to 124 bytes behind the row are read.
+    """
+
+    def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
+        numbers = b.load(pointer(b, a[1], VI), align=4)
+        first, rest = _first(b, numbers)
+        near = _permuted_words(b, a[0], numbers, F32)
+        if near is None:
+            return _gathered(b, a[0], numbers, F32)
+        place = b.add(a[0], b.add(b.shl(first, I64(2)), I64(4 * LANES)))
+        found = b.load(pointer(b, place, ir.VectorType(F32, LANES)), align=4)
+        far = call(b, "llvm.x86.avx512.permvar.sf.512", found, rest)
+        return b.select(b.icmp_signed("<", rest, ir.Constant(VI, [LANES] * LANES)), near, far)
+
+    return vector(types.int64, types.int64), emit
+
+
 def _permuted_bytes(b: Builder, row: Value, numbers: Value, kind: ir.Type) -> Value | None:
     """Return bytes by a permutation of those from the first one, None if the level has none."""
     if isa_of(b) in ("", "x86-64"):

@@ -68,6 +68,31 @@ def test_rows_of_planes_that_become_lower_are_mixed_first(native: NativeRunner, 
         np.testing.assert_allclose(fast, plain, rtol=1e-6, err_msg=f"{src} {dst}")
 
 
+@pytest.mark.parametrize("coordinates", ["half_pixel", "align_corners"])
+def test_rows_are_added_up_before_columns_by_cubic_convolution(
+    native: NativeRunner, isa: str, coordinates: str
+) -> None:
+    found = set()
+    for src, dst in (
+        ((28, 28), (14, 14)), ((9, 37), (4, 22)), ((5, 15), (3, 31)), ((7, 700), (2, 1100)), ((12, 40), (6, 40)),
+        ((6, 3), (5, 1)), ((3, 4200), (2, 600)), ((4, 600), (3, 80)), ((14, 14), (28, 28)), ((4, 60), (9, 20)),
+    ):  # fmt: skip
+        op = dataclasses.replace(resampling("cubic", (2, 3), src, dst, False), coordinates=coordinates)
+        pds = primitive_descs(op, PrimitiveAttr(), target_of(isa))
+        (params,) = [dict(kernel.params) for kernel in pds[0].program().kernels]
+        assert params["part"] == ("lower" if src[0] > dst[0] and src[1] <= min(4096, 8 * dst[1]) else "rows")
+        found.add(params["near"])
+        args = {int(Arg.SRC): np.random.default_rng(5).standard_normal(op.src.dims).astype(np.float32)}
+        want = reference(op, PrimitiveAttr(), args)
+        added = summand(op, args, pds[0].impl_name(), Arg.DST)
+        assert_close(native.results(pds[0], args)[Arg.DST], want, "f32", FAST["resampling"], str(op), added)
+        # An infinite element counts where it has a weight, and nowhere else: the reference implementation leaves it out, too.
+        args[Arg.SRC][0, :, 0, 0], args[Arg.SRC][1, :, -1, src[1] // 2] = np.inf, np.nan
+        fast, plain = (np.isfinite(native.results(pd, args)[Arg.DST]) for pd in pds)
+        np.testing.assert_array_equal(fast, plain, err_msg=str(op))
+    assert found == {0, 16, 32}
+
+
 @pytest.mark.parametrize("blocked", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("algorithm", ["linear", "nearest", "cubic"])
 @pytest.mark.parametrize("dtype", ["f64", "s32", "u8", *(pytest.param(each, marks=pytest.mark.slow) for each in RARE)])
