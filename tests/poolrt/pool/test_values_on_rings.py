@@ -226,8 +226,9 @@ def test_a_call_that_is_counted_while_it_ends_is_not_open_afterwards(
 ) -> None:
     _warm(own_pool, abs, 0)
     _warm(own_pool, str, 0)
-    open_futures = own_pool._session.link.client.open_futures
-    forget = open_futures.forget
+    client = own_pool._session.link.client
+    open_futures, calls = client.open_futures, client.calls
+    forget = calls._forget
     seen: set[int] = set()
 
     def count_late(call: Any) -> None:
@@ -237,7 +238,7 @@ def test_a_call_that_is_counted_while_it_ends_is_not_open_afterwards(
             open_futures.count_all([call])
 
     kept = []
-    monkeypatch.setattr(open_futures, "forget", count_late)
+    monkeypatch.setattr(calls, "_forget", count_late)
     for results in (
         own_pool.map(abs, range(-64, 0)),
         own_pool.map(str, range(64)),
