@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -105,3 +106,29 @@ def double_or_die(x: NDArray[Any], path: str) -> NDArray[Any]:
 
 def threes(nbytes: int) -> NDArray[Any]:
     return np.full(nbytes, 3, np.uint8)
+
+
+def describe_all(*args: Any) -> list[Any]:
+    return [
+        (x.shape, x.dtype.str, x.strides, x.flags.writeable, x.tobytes()) if hasattr(x, "shape") else x for x in args
+    ]
+
+
+def overwrite(x: NDArray[Any], value: int) -> int:
+    x[...] = value
+    return int(x.sum())
+
+
+def sum_when_gone(path: str, x: Any) -> float:
+    """Return the sum of an array or number once a file, if there is a path, is gone."""
+    while path and os.path.exists(path):
+        time.sleep(0.001)
+    return float(np.sum(x))
+
+
+def last(x: NDArray[Any], count: int) -> NDArray[Any]:
+    return x[-count:]
+
+
+def raise_first(x: NDArray[Any]) -> None:
+    raise LookupError(int(x[0]))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,13 +14,8 @@ import pytest
 import poolrt
 from poolrt.errors import WorkerLost
 
+from .called_with_arrays import sum_when_gone
 from .processes import BOUND_S, wait_until
-
-
-def _when_gone(path: str, x: Any) -> float:
-    while path and os.path.exists(path):
-        time.sleep(0.001)
-    return float(np.sum(x))
 
 
 @pytest.mark.parametrize("make", [float, np.ones], ids=["scalars", "arrays"])
@@ -33,14 +27,14 @@ def test_calls_that_were_not_begun_are_called_by_the_next_worker(
     values = [make(20_000 + number) for number in range(8)]
     with poolrt.Pool(workers=1, threads=1, **settings) as pool:
         for _ in range(20):
-            pool.submit(_when_gone, "", values[0]).result(BOUND_S)
+            pool.submit(sum_when_gone, "", values[0]).result(BOUND_S)
         wait_until(lambda: bool(pool._session.link.client.calls.exist), "the function is called on rings")
         hold.touch()
-        first = pool.submit(_when_gone, str(hold), values[0])
+        first = pool.submit(sum_when_gone, str(hold), values[0])
         if map_:
-            found = pool.map(_when_gone, [""] * len(values), values, timeout=BOUND_S)
+            found = pool.map(sum_when_gone, [""] * len(values), values, timeout=BOUND_S)
         else:
-            found = (each.result(BOUND_S) for each in [pool.submit(_when_gone, "", value) for value in values])
+            found = (each.result(BOUND_S) for each in [pool.submit(sum_when_gone, "", value) for value in values])
         wait_until(first.running, "the first one is called")
         os.kill(pool.stats()["workers"][0]["pid"], signal.SIGKILL)
         with pytest.raises(WorkerLost):

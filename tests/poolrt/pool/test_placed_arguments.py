@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,6 +20,7 @@ from poolrt.workers.ipc.call_ring import SubmittingCallRing
 from poolrt.workers.ipc.protocol import PLACED
 from poolrt.workers.processes.placed_arrays import Held, pack_placed
 
+from .called_with_arrays import describe_all, last, overwrite, raise_first, sum_when_gone
 from .processes import BOUND_S, wait_until
 
 
@@ -45,31 +45,6 @@ def placed(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     return found
 
 
-def _describe(*args: Any) -> list[Any]:
-    return [
-        (x.shape, x.dtype.str, x.strides, x.flags.writeable, x.tobytes()) if hasattr(x, "shape") else x for x in args
-    ]
-
-
-def _spoil(x: NDArray[Any], value: int) -> int:
-    x[...] = value
-    return int(x.sum())
-
-
-def _sum_when(path: str, x: NDArray[Any]) -> float:
-    while path and os.path.exists(path):
-        time.sleep(0.001)
-    return float(x.sum())
-
-
-def _last(x: NDArray[Any], count: int) -> NDArray[Any]:
-    return x[-count:]
-
-
-def _fail(x: NDArray[Any]) -> None:
-    raise LookupError(int(x[0]))
-
-
 def _shared(pool: poolrt.Pool, seed: int = 0) -> NDArray[Any]:
     found: NDArray[Any] = pool.empty((60, 500), "int32")
     found[...] = np.random.default_rng(seed).integers(-99, 99, found.shape)
@@ -92,7 +67,7 @@ def _warm(pool: poolrt.Pool, function: Any, *args: Any) -> None:
 
 def test_arrays_of_the_arena_and_scalars_arrive_as_they_are(own_pool: poolrt.Pool, placed: list[bytes]) -> None:
     x = _shared(own_pool)
-    _warm(own_pool, _describe, x, 1)
+    _warm(own_pool, describe_all, x, 1)
     shared: list[tuple[Any, ...]] = [
         (x,),
         (x.T, 5, x[20:], "text"),
@@ -103,12 +78,12 @@ def test_arrays_of_the_arena_and_scalars_arrive_as_they_are(own_pool: poolrt.Poo
         expected = [(a.shape, a.dtype.str, a.strides, True, a.tobytes()) if hasattr(a, "shape") else a for a in args]
         before = len(placed)
         for _ in range(3):  # a call after an import is pickled
-            assert own_pool.submit(_describe, *args).result(BOUND_S) == expected
+            assert own_pool.submit(describe_all, *args).result(BOUND_S) == expected
         assert len(placed) > before
     # Given anything else among the arguments, they are pickled, and arrive too
     for args in ((x, [1]), (x, x), (x, np.zeros(9)), (x[:, ::2], 3)):
         before = len(placed)
-        found = own_pool.submit(_describe, *args).result(BOUND_S)
+        found = own_pool.submit(describe_all, *args).result(BOUND_S)
         assert len(placed) == before
         assert found[0][4] == args[0].tobytes()
 
@@ -116,11 +91,11 @@ def test_arrays_of_the_arena_and_scalars_arrive_as_they_are(own_pool: poolrt.Poo
 def test_a_function_writes_to_memory_of_its_own(own_pool: poolrt.Pool, placed: list[bytes]) -> None:
     x = _shared(own_pool)
     before = x.copy()
-    _warm(own_pool, _spoil, x, 1)
+    _warm(own_pool, overwrite, x, 1)
     placed.clear()
     for value in range(20):
-        assert own_pool.submit(_spoil, x, value).result(BOUND_S) == value * x.size
-        assert own_pool.submit(_sum_when, "", x).result(BOUND_S) == before.sum()
+        assert own_pool.submit(overwrite, x, value).result(BOUND_S) == value * x.size
+        assert own_pool.submit(sum_when_gone, "", x).result(BOUND_S) == before.sum()
     assert len(placed) >= 20
     np.testing.assert_array_equal(x, before)
 
@@ -129,11 +104,11 @@ def test_a_piece_that_is_returned_is_the_callers_memory_and_errors_come_back(
     own_pool: poolrt.Pool, placed: list[bytes]
 ) -> None:
     x = _shared(own_pool)
-    _warm(own_pool, _last, x, 30)
-    _warm(own_pool, _last, x.T, 30)
+    _warm(own_pool, last, x, 30)
+    _warm(own_pool, last, x.T, 30)
     placed.clear()
     for array in (x, x.T) * 5:  # a call after an import is pickled
-        found = own_pool.submit(_last, array, 40).result(BOUND_S)
+        found = own_pool.submit(last, array, 40).result(BOUND_S)
         np.testing.assert_array_equal(found, array[-40:])
         if array is x:
             assert np.shares_memory(found, x)
@@ -141,7 +116,7 @@ def test_a_piece_that_is_returned_is_the_callers_memory_and_errors_come_back(
     assert len(placed) >= 5
     for _ in range(6):
         with pytest.raises(LookupError, match=str(x[0, 0])):
-            own_pool.submit(_fail, x.reshape(-1)).result(BOUND_S)
+            own_pool.submit(raise_first, x.reshape(-1)).result(BOUND_S)
     assert len(placed) > 2
 
 
@@ -150,12 +125,12 @@ def test_calls_that_a_lost_worker_has_not_begun_are_called_elsewhere(
 ) -> None:
     with poolrt.Pool(workers=1, threads=1, **settings) as pool:
         arrays = [_shared(pool, seed) for seed in range(8)]
-        _warm(pool, _sum_when, "", arrays[0])
+        _warm(pool, sum_when_gone, "", arrays[0])
         placed.clear()
         hold = tmp_path / "hold"
         hold.touch()
-        first = pool.submit(_sum_when, str(hold), arrays[0])
-        others = [pool.submit(_sum_when, "", x) for x in arrays]
+        first = pool.submit(sum_when_gone, str(hold), arrays[0])
+        others = [pool.submit(sum_when_gone, "", x) for x in arrays]
         expected = [float(x.sum()) for x in arrays]
         assert len(placed) >= 9
         wait_until(first.running, "the first is called")
@@ -172,7 +147,7 @@ def test_calls_that_a_lost_worker_has_not_begun_are_called_elsewhere(
 
 def test_damaged_places_are_the_error_of_their_call(own_pool: poolrt.Pool, monkeypatch: pytest.MonkeyPatch) -> None:
     x = _shared(own_pool)
-    _warm(own_pool, _sum_when, "", x)
+    _warm(own_pool, sum_when_gone, "", x)
     damages = [(b"i\x3c\0\0\0", b"i\xff\xff\xff\x7f"), (b"<i4", b"|O8"), (b"u\2\0\0\0sC", b"i\2\0\0\0sC")]
 
     def damaged(args: tuple[Any, ...], find: Callable[[int, int], int]) -> tuple[bytes, list[Held]] | None:
@@ -183,7 +158,7 @@ def test_damaged_places_are_the_error_of_their_call(own_pool: poolrt.Pool, monke
     monkeypatch.setattr(call_pickles, "pack_placed", damaged)
     for _ in range(50):
         left = len(damages)
-        future = own_pool.submit(_sum_when, "", x)
+        future = own_pool.submit(sum_when_gone, "", x)
         if len(damages) < left:  # not pickled, because a module was imported meanwhile
             with pytest.raises(CallNotLoaded, match="a function or its arguments cannot be loaded"):
                 future.result(BOUND_S)
