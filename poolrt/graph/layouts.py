@@ -43,7 +43,10 @@ def _convolution(
 ) -> Iterator[OpDesc]:
     channels = op.src.dims[1]
     is_native = op.is_forward and op.src.dtype == "f32" and op.src.ndims in (3, 4, 5) and operands[0].is_plain
-    fits = op.dst.dims[-1] >= columns or channels < _CHANNELS
+    # A window along the first of three dimensions alone has planes as rows.
+    is_plane = op.weights.dims[3:] == op.strides[1:] == (1, 1)
+    row = op.dst.dims[-1] * (op.dst.dims[-2] if is_plane else 1)
+    fits = row >= columns or channels < _CHANNELS
     if is_native and fits and op.groups == channels == op.dst.dims[1] > 1:
         # One channel a group: reorders into blocks of channels and back would take longer than the sums.
         yield replace(op, weights=_any(op.weights))

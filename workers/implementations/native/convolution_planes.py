@@ -6,7 +6,7 @@ import math
 
 from poolrt.cachestore.deferred_dataclass import replace
 
-from ...desc import Arg, Convolution, PrimitiveAttr
+from ...desc import Arg, Convolution, MemoryDesc, PrimitiveAttr
 from ...engines.target import Target
 from ...kernels.spec import KernelSpec
 from ..program import Launch, LaunchArgument, Program
@@ -54,6 +54,7 @@ class NativePlanesConvolution:
     def program(self, op: Convolution, attr: PrimitiveAttr, target: Target) -> Program:
         if op.dst.elements == 0:
             return Program((), ())
+        op = _as_rows(op)
         window = Window.of(op)
         (height, width), (down, right) = window.out, window.stride
         pieces = -(-width // _PIECE)
@@ -89,3 +90,17 @@ class NativePlanesConvolution:
             dilation=window.dilation, on_stack=on_stack,
         )  # fmt: skip
         return Program((kernel,), (Launch(0, args, items),), scratchpad=0 if on_stack else items * room)
+
+
+def _as_rows(op: Convolution) -> Convolution:
+    """Return a convolution along the first of three dimensions alone as one of rows, each of them a plane."""
+    alone = (op.weights.dims[3:], op.strides[1:], op.dilations[1:], op.padding_l[1:], op.padding_r[1:])
+    if op.src.ndims != 5 or alone != ((1, 1), (1, 1), (0, 0), (0, 0), (0, 0)):
+        return op
+    src, weights, dst = (
+        MemoryDesc((*md.dims[:3], md.dims[3] * md.dims[4]), md.dtype) for md in (op.src, op.weights, op.dst)
+    )
+    return replace(
+        op, src=src, weights=weights, dst=dst, strides=(op.strides[0], 1), dilations=(op.dilations[0], 0),
+        padding_l=(op.padding_l[0], 0), padding_r=(op.padding_r[0], 0),
+    )  # fmt: skip

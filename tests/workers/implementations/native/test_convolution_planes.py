@@ -38,6 +38,10 @@ PROBLEMS = [
         (1, 2, 3, 30, 300), (3, 5, 3), (1, 1, 1), (1, 0, 0), (3, 2, 1), (1, 2, 1), id="slabs in bands and pieces"
     ),
     pytest.param((1, 2, 6, 9, 20), (5, 5, 5), (1, 2, 1), (0, 0, 0), (2, 2, 2), (2, 2, 2), id="slabs with loops"),
+    pytest.param((2, 3, 9, 7, 13), (5, 1, 1), (1, 1, 1), (0, 0, 0), (2, 0, 0), (2, 0, 0), id="slabs as rows"),
+    pytest.param(
+        (1, 2, 8, 20, 31), (3, 1, 1), (2, 1, 1), (1, 0, 0), (2, 0, 0), (0, 0, 0), id="slabs as rows with gaps"
+    ),
     pytest.param((1, 2, 50, 300), (11, 3), (1, 2), (4, 9), (0, 9), (3, 9), id="a copy that is not on the stack"),
 ]
 #: Each problem with each chain of post-ops; in `make test`, with two of the three.
