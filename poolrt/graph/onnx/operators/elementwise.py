@@ -162,7 +162,8 @@ def prelu(call: NodeCall) -> Operand:
 
 def selu(call: NodeCall) -> Operand:
     """Scale an elu."""
-    alpha, gamma = call.number("alpha", 1.67326319), call.number("gamma", 1.05070102)
+    # The defaults are numbers of float32.
+    alpha, gamma = call.number("alpha", 1.6732631921768188), call.number("gamma", 1.0507010221481323)
     inner = call.graph.eltwise(call.math.value(call.real(0)), "elu", alpha, name=call.name_part("elu"))
     return call.graph.eltwise(inner, "linear", gamma, name=call.name)
 
