@@ -18,8 +18,11 @@ from .vec import I32, I64, LANES, Builder, Value, pointer
 _REGISTER: Final = 32
 
 
-def deinterleaver(movement: Movement, columns: int, rows: int = LANES) -> Any:
-    """Return an intrinsic (src, dst, step): element k of adjacent ``rows`` of ``columns`` elements to ``dst + k * step``."""
+def deinterleaver(movement: Movement, columns: int, rows: int = LANES, taken: int | None = None) -> Any:
+    """Return an intrinsic (src, dst, step): element k of adjacent ``rows`` of ``columns`` elements to ``dst + k * step``.
+
+    If only the first ``taken`` of each row are, all of the rows are read.
+    """
     lanes = min(rows, _REGISTER // movement.src_size)
     wide = ir.VectorType(movement.src_kind, lanes * columns)
 
@@ -30,7 +33,7 @@ def deinterleaver(movement: Movement, columns: int, rows: int = LANES) -> Any:
             parts = [
                 b.load(pointer(b, b.add(a[0], I64(size * number)), wide), align=1) for number in range(rows // lanes)
             ]
-            for k in range(columns):
+            for k in range(columns if taken is None else taken):
                 column = _joined(b, [_shuffled(b, part, part, range(k, lanes * columns, columns)) for part in parts])
                 movement.write(b, b.add(a[1], b.mul(a[2], I64(k))), column)
             return context.get_dummy_value()

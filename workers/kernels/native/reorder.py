@@ -195,8 +195,25 @@ def _transpose(movement: Movement) -> Callable[..., None]:
         deinterleaver(movement, columns, few) for columns in (2, 3, 4)
     )
 
+    one_of_two, one_of_three, one_of_four = (deinterleaver(movement, columns, taken=1) for columns in (2, 3, 4))
+
     def turn(src: int, dst: int, rows: int, row_src: int, row_dst: int, columns: int) -> None:
         whole = rows // 16 * 16
+        if columns == 1 and rows > 16 and 2 * src_size <= row_src <= 4 * src_size and row_src % src_size == 0:
+            # What is read ends before the first element of the next row, so there must be one.
+            row = 0
+            while row + 1 < rows:
+                first = min(row, rows - 17)
+                source, target = src + first * row_src, dst + first * dst_size
+                if row_src == 2 * src_size:
+                    one_of_two(source, target, row_dst)
+                elif row_src == 3 * src_size:
+                    one_of_three(source, target, row_dst)
+                else:
+                    one_of_four(source, target, row_dst)
+                row += 16
+            move_one(src + (rows - 1) * row_src, dst + (rows - 1) * dst_size)
+            return
         if rows >= few and 2 <= columns <= 4 and row_src == columns * src_size:
             row, together = 0, 16
             while row < rows:

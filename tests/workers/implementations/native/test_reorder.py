@@ -49,6 +49,18 @@ def test_a_reorder_is_exact(native: NativeRunner, problem: Case, isa: str) -> No
     native.check(problem, isa)
 
 
+@pytest.mark.parametrize("dst", ["f32", "f64"])
+@pytest.mark.parametrize("dtype", ["u8", "f16", "f32", "f64"])
+def test_one_element_of_each_few_is_copied(native: NativeRunner, isa: str, dtype: str, dst: str) -> None:
+    for step in range(2, 6):
+        for length in (2, 15, 16, 17, 18, 32, 33, 50, 9000):
+            src = MemoryDesc((2, length), dtype, strides=(step * length, step))
+            values = np.arange(2 * length).reshape(2, length) % 251
+            for kind in dict.fromkeys((dtype, dst)):
+                op = Reorder(src, MemoryDesc((2, length), kind))
+                native.check(Case(f"{length}, each {step}th", op, {Arg.SRC: values}, rtol=0.0, atol=0.0), isa)
+
+
 @pytest.mark.parametrize("dtype", ["u8", pytest.param("f16", marks=pytest.mark.slow), "f32"])
 def test_rows_of_any_length_are_copied_and_small_groups_moved_as_one(native: NativeRunner, dtype: str) -> None:
     for length in (*range(1, 20), 31, 33, 47, 63, 66):
