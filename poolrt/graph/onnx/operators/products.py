@@ -12,7 +12,7 @@ import numpy as np
 from ...values import Value
 from ..call import NodeCall, Operator
 from ..element_types import FLOATS
-from ..tensors import Operand, Tensors, dtype_of
+from ..tensors import WRAPS_AS, Operand, Tensors, dtype_of
 from .integer_products import integer_product
 
 
@@ -42,7 +42,7 @@ def gemm(call: NodeCall) -> Operand:
         result = call.graph.inner_product(call.math.value(left), weights, row, name=call.name)
     if extra is None or row is not None:
         return result
-    return call.math.binary(result, _scaled(call, extra, beta), "add")
+    return call.math.binary(result, _scaled(call, extra, beta), "wrap_add" if dtype in WRAPS_AS else "add")
 
 
 def matmul(call: NodeCall) -> Operand:
@@ -76,7 +76,7 @@ def einsum(call: NodeCall) -> Operand:
     equation = call.text("equation", "").replace(" ", "")
     left, arrow, right = equation.partition("->")
     terms = left.split(",")
-    operands = [call.real(index) for index in range(len(call.operands))]
+    operands = [call.tensor(index) for index in range(len(call.operands))]
     if "..." in equation and len(terms) == len(operands):
         terms, right = _named(call, terms, right if arrow else None, operands)
         arrow = "->"
@@ -181,7 +181,14 @@ def _row(call: NodeCall, extra: Operand, outputs: int, beta: float) -> np.ndarra
 
 
 def _scaled(call: NodeCall, operand: Operand, factor: float) -> Operand:
-    return operand if factor == 1.0 else call.math.eltwise(operand, "linear", factor, 0.0)
+    dtype = dtype_of(operand)
+    if factor == 1.0:
+        return operand
+    if dtype in FLOATS:
+        return call.math.eltwise(operand, "linear", factor, 0.0)
+    # The factor modulo 2**64, whose low bits are those of the type: products wrap.
+    whole = np.array(int(factor) % 2**64, np.uint64).astype(dtype)
+    return call.math.binary(operand, whole, "wrap_mul" if dtype in WRAPS_AS else "mul")
 
 
 OPERATORS: Final[Mapping[str, Operator]] = {

@@ -176,3 +176,16 @@ def test_places_of_the_greatest_elements_pass_over_nan(cache: PrimitiveProvider)
     found = Executor(load_onnx(given), cache=cache).run(x=x)
     np.testing.assert_array_equal(found["y"], [[[3, 7], [2, 9]]])
     np.testing.assert_array_equal(found["places"], [[[0, 3], [5, 6]]])
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.uint32, np.int64, np.uint64])
+def test_products_of_integers_wrap(run: Callable[..., Array], dtype: type[np.integer[Any]]) -> None:
+    limits, rng = np.iinfo(dtype), np.random.default_rng(1)
+    x, z, c = (rng.integers(limits.min, limits.max, dims, dtype, endpoint=True) for dims in ((3, 5), (5, 4), (1, 4)))
+    product = np.matmul(x, z)
+    # -1 as an integer of any type.
+    opposite = np.array(2**64 - 1, np.uint64).astype(dtype)
+    found = run("Gemm", {"x": x, "z": z, "c": c}, alpha=2.0, beta=-1.0, opset=13)
+    np.testing.assert_array_equal(found, product * dtype(2) + c * opposite)
+    np.testing.assert_array_equal(run("Einsum", {"x": x, "z": z}, equation="ij,jk->ik"), product)
+    np.testing.assert_array_equal(run("Einsum", {"x": x}, equation="ij->j"), x.sum(0, dtype))
