@@ -30,11 +30,13 @@ sys.path.insert(0, str(Path(__file__).parent))
 from measure import arguments, record, sized
 from problems.imported import (
     Imported,
+    grids,
     integer_products,
     moved,
     quantised_by_channel,
     quantised_means,
     quantised_while_running,
+    splits,
 )
 from problems.movement import concats, gathers, pads, scatters, transposes
 from problems.normalizations import batch_normalizations, normalizations, root_mean_squares, softmaxes
@@ -112,6 +114,8 @@ FAMILIES: Final[dict[str, Callable[[], Iterator[Problem | Imported]]]] = {
     "quantised_mean": quantised_means,
     "moved": moved,
     "volumes": volumes,
+    "split": splits,
+    "grid": grids,
 }
 
 

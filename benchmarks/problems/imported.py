@@ -162,3 +162,21 @@ def moved() -> Iterator[Imported]:
             "moved", f"add of {'x'.join(map(str, right))}", left, (_node("Add", "a b"),),
             {"a": normals(*left), "b": normals(*right)}, {},
         )  # fmt: skip
+
+
+def splits() -> Iterator[Imported]:
+    """Yield tensors in parts: a detector's boxes, small rows, queries with keys and values, and channels."""
+    for dims, axis, count in (((1, 8400, 85), 2, 5), ((64, 64), 0, 4), ((128, 2304), 1, 3), ((1, 64, 56, 56), 1, 2)):
+        names = [f"y{number}" for number in range(count)]
+        node = helper.make_node("Split", ["x"], names, axis=axis, num_outputs=count)
+        title = f"split along {axis} in {count}"
+        yield Imported("split", title, dims, (node,), {"x": normals(*dims)}, {}, tuple(names))
+
+
+def grids() -> Iterator[Imported]:
+    """Yield images of few and of many channels, sampled at places that are drawn."""
+    for dims, sizes in (((1, 3, 224, 224), (224, 224)), ((4, 64, 56, 56), (56, 56)), ((8, 32, 28, 28), (28, 28))):
+        places = np.random.default_rng(1).uniform(-1, 1, (dims[0], *sizes, 2)).astype(np.float32)
+        for mode in ("linear", "nearest"):
+            node = _node("GridSample", "x g", mode=mode, align_corners=0)
+            yield Imported("grid", f"{mode} at places of a grid", dims, (node,), {"x": normals(*dims), "g": places}, {})
