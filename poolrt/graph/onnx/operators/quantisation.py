@@ -225,7 +225,9 @@ def _convolution(call: NodeCall, source: tuple[int, int], weights: tuple[int, in
         )
 
     single = zero is None or math.prod(zero.shape) == 1
-    if not single or (shift is not None and groups not in (1, right.shape[0])):
+    # Bytes without a sign become signed ones with a zero point.
+    has_point = shift is not None or dtype_of(right) == "uint8"
+    if not single or (has_point and groups not in (1, right.shape[0])):
         return convolve(_less_zero(call, *source, 0), _less_zero(call, *weights, 0))
     points: dict[str, Any] = {}
     if zero is not None:

@@ -189,3 +189,18 @@ def test_products_of_integers_wrap(run: Callable[..., Array], dtype: type[np.int
     np.testing.assert_array_equal(found, product * dtype(2) + c * opposite)
     np.testing.assert_array_equal(run("Einsum", {"x": x, "z": z}, equation="ij,jk->ik"), product)
     np.testing.assert_array_equal(run("Einsum", {"x": x}, equation="ij->j"), x.sum(0, dtype))
+
+
+@pytest.mark.parametrize("groups", [1, 2, 6])
+def test_integers_are_convolved_in_groups(run: Callable[..., Array], groups: int) -> None:
+    rng = np.random.default_rng(3)
+    x, weights = rng.integers(0, 256, (1, 6, 7), np.uint8), rng.integers(0, 256, (6, 6 // groups, 3), np.uint8)
+    point = np.array(9, np.uint8)
+    found = run("ConvInteger", {"x": x}, {"weights": weights, "point": point}, group=groups)
+    wide, each = x.astype(np.int32) - 9, 6 // groups
+    want = np.zeros((1, 6, 5), np.int32)
+    for channel, start in ((c, c // each * each) for c in range(6)):
+        for place in range(5):
+            window = wide[0, start : start + each, place : place + 3]
+            want[0, channel, place] = (window * weights[channel].astype(np.int32)).sum()
+    np.testing.assert_array_equal(found, want)
