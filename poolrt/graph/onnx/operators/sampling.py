@@ -46,6 +46,9 @@ def grid_sample(call: NodeCall) -> Operand:
         size = sizes[2 + axis]
         factor, shift = ((size - 1) / 2, (size - 1) / 2) if corners else (size / 2, (size - 1) / 2)
         place = m.eltwise(part, "linear", factor, shift)
+        if padding == "reflection" and _MODES[mode] == "nearest":
+            # The mirror image of a half may be nearest to another element.
+            place = m.eltwise(place, "round")
         if padding != "zeros" and _MODES[mode] != "cubic":
             place = _inside(m, place, size, padding, corners)
         taps.append(neighbours(m, place, size, _MODES[mode], padding, corners, types))

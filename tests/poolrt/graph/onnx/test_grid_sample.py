@@ -12,6 +12,7 @@ from onnx import helper
 
 from poolrt import Executor, load_onnx
 from poolrt.workers.primitives.provider import PrimitiveProvider
+from tests.poolrt.graph.onnx.single_node import model_of, runtime
 
 Array = NDArray[Any]
 
@@ -98,3 +99,16 @@ def test_few_channels_and_many_are_sampled_as_defined(mode: str, padding: str, c
         assert got.dtype == dtype
         near = 1e-5 if dtype == np.float32 else 1e-12
         np.testing.assert_allclose(got, exact, near, near, err_msg=f"{source.shape} to {wanted}, corners {corners}")
+
+
+@pytest.mark.parametrize("corners", [0, 1])
+@pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
+def test_places_half_way_between_elements(cache: PrimitiveProvider, padding: str, corners: int) -> None:
+    # Whole numbers and halves are half way between two elements of even and odd sizes.
+    axis = np.arange(-3, 3.5, 0.5, dtype=np.float32)
+    grid = np.stack(np.meshgrid(axis, axis), -1)[None]
+    image = np.arange(20, dtype=np.float32).reshape(1, 1, 5, 4)
+    shapes = {"x": image.shape, "grid": grid.shape}
+    model = model_of("GridSample", shapes, opset=20, mode="nearest", padding_mode=padding, align_corners=corners)
+    found = Executor(load_onnx(model), cache=cache).run(x=image, grid=grid)["y"]
+    np.testing.assert_array_equal(found, runtime(model, {"x": image, "grid": grid})[0])
