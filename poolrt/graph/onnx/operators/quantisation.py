@@ -27,11 +27,16 @@ def quantize(call: NodeCall) -> Operand:
     source, m = call.real(0), call.math
     wanted = _target(call)
     scale, zero = _along(call, 1), _along(call, 2) if call.has(2) else None
-    if dtype_of(source) != "float32":
+    kind = dtype_of(source)
+    if kind != "float32":
         source, scale = m.cast(source, "float32"), m.cast(scale, "float32")
+    divided = m.binary(source, scale, "div")
+    if kind in ("float16", "bfloat16") and call.opset >= 23 and call.integer("precision", 0) != 1:
+        # Since opset 23 the quotient has the type of the scale, or another precision that a node names.
+        divided = m.cast(m.cast(divided, kind), "float32")
     if wanted in _SMALL:
-        return _small_integers(call, m.binary(source, scale, "div"), zero, wanted)
-    quotient = m.eltwise(m.value(m.binary(source, scale, "div")), "round")
+        return _small_integers(call, divided, zero, wanted)
+    quotient = m.eltwise(m.value(divided), "round")
     if zero is not None:
         quotient = m.binary(quotient, m.cast(zero, "float32"), "add")
     return call.graph.reorder(m.value(quotient), dtype=wanted, name=call.name)

@@ -204,3 +204,12 @@ def test_integers_are_convolved_in_groups(run: Callable[..., Array], groups: int
             window = wide[0, start : start + each, place : place + 3]
             want[0, channel, place] = (window * weights[channel].astype(np.int32)).sum()
     np.testing.assert_array_equal(found, want)
+
+
+@pytest.mark.parametrize("opset", [21, 23])
+def test_quotients_of_half_precision_are_rounded_since_opset_23(run: Callable[..., Array], opset: int) -> None:
+    x = (3 * np.random.default_rng(0).standard_normal(500)).astype(np.float16)
+    scale, zero = np.array(0.0647, np.float16), np.array(3, np.int16)
+    divided = x / scale if opset == 23 else x.astype(np.float32) / np.float32(scale)
+    found = run("QuantizeLinear", {"x": x}, {"scale": scale, "zero": zero}, opset=opset)
+    np.testing.assert_array_equal(found, np.rint(divided.astype(np.float32)).astype(np.int16) + 3)
