@@ -11,9 +11,9 @@ import pytest
 from numpy.typing import NDArray
 from onnx import helper, numpy_helper
 
-import poolrt.onnx as session
 from poolrt import Executor, load_onnx
 from poolrt.workers.primitives.provider import PrimitiveProvider
+from tests.poolrt.onnx.models import session
 
 Array = NDArray[Any]
 TINY = (1e-45, 1e-38, 1e-20, 1e-10, 1e-5, 0.01, 0.039, 0.041, 0.3, 0.999, 1.0, 1.000001, 1.5, 20.0, 88.5, 1e10, 1e38)
@@ -153,9 +153,9 @@ def test_slopes_and_norms_of_integers(run: Callable[..., Array], dtype: type[np.
 
 
 @pytest.mark.parametrize("operator", ["Less", "Equal"])
-def test_booleans_without_elements_are_results_of_a_session(operator: str) -> None:
+def test_booleans_without_elements_are_results_of_a_session(cache: PrimitiveProvider, operator: str) -> None:
     x = np.zeros((2, 0), np.float32)
-    found = session.InferenceSession(model(operator, {"x": x, "z": x}, {})).run(None, {"x": x, "z": x})[0]
+    found = session(model(operator, {"x": x, "z": x}, {}), cache).run(None, {"x": x, "z": x})[0]
     assert (found.dtype.name, found.shape) == ("bool", (2, 0))
 
 
