@@ -15,8 +15,6 @@ import poolrt.cachestore.constant_files
 import poolrt.cachestore.digests
 import poolrt.cachestore.lru
 import poolrt.workers.desc.op_desc
-import poolrt.workers.engines.isa
-import poolrt.workers.engines.target
 import poolrt.workers.ipc.call_ring
 import poolrt.workers.ipc.gate
 import poolrt.workers.ipc.outlined_payload
@@ -60,10 +58,10 @@ def serve_client(sock: socket.socket) -> int:
     warnings.showwarning = print_warning
     channel = Channel(sock)
     try:
-        # Fork before there is a second thread. Both processes share the modules so far, and import the rest in parallel.
-        fork_server = start_fork_server(sock)
         from poolrt.workers.engines.isa import LIMIT
 
+        # Fork before there is a second thread. Both processes share the modules so far, and import the rest in parallel.
+        fork_server = start_fork_server(sock)
         from .configuration import Configuration
         from .loop import Loop
 
