@@ -11,8 +11,8 @@ import numpy as np
 
 import poolrt
 
-from ..poolrt.pool.processes import below, children
-from .pools import BACK_S, PAUSES_S, ROUND, Hunt, await_that, check_memory, check_traffic, pool_of
+from ..poolrt.pool.processes import below, children, descendants
+from .pools import BACK_S, PAUSES_S, ROUND, Hunt, await_that, check_memory, check_traffic, expect_gone, pool_of
 from .stage import DrillSkipped, Stage
 from .traffic import WORK, Traffic, product_graph
 
@@ -97,6 +97,7 @@ def lose_coordinator(stage: Stage) -> None:
             with pool_of(stage, workers=2, coordinator_timeout_s=_SILENCE_S) as pool, Traffic(pool) as traffic:
                 pid = pool.stats()["pid"]
                 time.sleep(0.2 + 0.1 * number)
+                family = descendants(pid)
                 begin = time.monotonic()
                 os.kill(pid, signal_number)
                 stage.outcome.faults += 1
@@ -109,6 +110,7 @@ def lose_coordinator(stage: Stage) -> None:
                 stage.outcome.back_s = max(stage.outcome.back_s, late)
                 allowed = silence_s + _NOTICE_S + stage.outcome.noise_s
                 stage.expect(late <= allowed, f"noticed after {late:.2f} s instead of {silence_s + _NOTICE_S:g} s")
+            expect_gone(stage, family, "a lost coordinator")
 
 
 def _rounds(kills: int) -> list[int]:

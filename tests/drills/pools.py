@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
@@ -60,8 +60,7 @@ def pool_of(stage: Stage, **more: Any) -> Iterator[poolrt.Pool]:
         family = [coordinator, *descendants(coordinator)]
     finally:
         pool.close()
-    gone = await_that(lambda: not any(map(is_alive, family)), GONE_S + stage.outcome.noise_s)
-    stage.expect(gone, f"processes left by a closed pool: {[pid for pid in family if is_alive(pid)]}")
+    expect_gone(stage, family, "a closed pool")
 
 
 @contextmanager
@@ -160,6 +159,12 @@ def await_that(condition: Callable[[], bool], seconds: float) -> bool:
     while not (holds := condition()) and time.monotonic() < until:
         time.sleep(_LOOK_S)
     return holds
+
+
+def expect_gone(stage: Stage, family: Collection[int], whose: str) -> None:
+    """Expect that the processes of something that has ended are gone soon."""
+    gone = await_that(lambda: not any(map(is_alive, family)), GONE_S + stage.outcome.noise_s)
+    stage.expect(gone, f"processes left by {whose}: {[pid for pid in family if is_alive(pid)]}")
 
 
 def check_traffic(stage: Stage, traffic: Traffic, share: float = SHARE) -> None:
