@@ -58,6 +58,7 @@ def serve_client(sock: socket.socket) -> int:
     warnings.showwarning = print_warning
     channel = Channel(sock)
     try:
+        # After faulthandler: a handler of SIGILL that comes with this module, as tests have one, must be the last.
         from poolrt.workers.engines.isa import LIMIT
 
         # Fork before there is a second thread. Both processes share the modules so far, and import the rest in parallel.
