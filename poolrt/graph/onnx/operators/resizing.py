@@ -147,7 +147,14 @@ def _extent(
     if [int(product) for product in products] != wanted or (mode == "nearest" and factors != scales):
         return None
     if options["coordinates"] == "align_corners":
-        return None
+        if mode == "nearest":
+            return None
+        # The corner is that of ``factor * size`` elements, which need not be a whole number: the last element is before it.
+        ends = [
+            0.0 if size == 1 else float((size - 1) / (product - 1))
+            for size, product in zip(wanted, products, strict=True)
+        ]
+        return {**options, "coordinates": "tf_crop_and_resize", "roi": [0.0] * len(ends) + ends, "sizes": wanted}
     if options["coordinates"] == "half_pixel":
         if 1 in wanted:
             return None

@@ -12,6 +12,7 @@ import onnx
 import pytest
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
 
 from poolrt import Executor, load_onnx
 from poolrt.workers.primitives.provider import PrimitiveProvider
@@ -37,7 +38,7 @@ def model(shape: tuple[int, ...], target: Array, **attributes: Any) -> onnx.Mode
     """Return a model that resizes to sizes (integers) or by scales (floats)."""
     by_sizes = target.dtype == np.int64
     order = ["x", "", "", "target"] if by_sizes else ["x", "", "target"]
-    node = helper.make_node("Resize", order, ["y"], mode="nearest", **attributes)
+    node = helper.make_node("Resize", order, ["y"], **{"mode": "nearest", **attributes})
     ports = [helper.make_tensor_value_info(n, TensorProto.FLOAT, dims) for n, dims in (("x", shape), ("y", None))]
     graph = helper.make_graph([node], "g", ports[:1], ports[1:], [numpy_helper.from_array(target, "target")])
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
@@ -76,6 +77,21 @@ def test_a_scale_just_above_a_quotient_sees_the_element_before(cache: PrimitiveP
         x.shape, np.array([1, 1, 224, 4]), coordinate_transformation_mode="asymmetric", nearest_mode="floor"
     )
     assert Executor(load_onnx(by_sizes), cache=cache).run(x=x)["y"][0, 0, 56, 0] == 125
+
+
+@pytest.mark.parametrize("mode", ["linear", "cubic"])
+def test_corners_are_those_of_scaled_sizes_that_are_not_whole(cache: PrimitiveProvider, mode: str) -> None:
+    for shape, scales in (
+        ((2, 3, 75, 20), (0.5, 0.5)), ((1, 2, 5, 7), (2.3, 0.3)), ((1, 1, 4, 9), (0.6, 1.3)), ((3, 1, 3, 8), (0.4, 1.2)),
+    ):  # fmt: skip
+        target = np.array([1, 1, *scales], np.float32)
+        given = model(shape, target, mode=mode, coordinate_transformation_mode="align_corners")
+        x = np.random.default_rng().standard_normal(shape).astype(np.float32)
+        graph = load_onnx(given)
+        assert graph.node_count == 1
+        # ONNX Runtime takes the result's size in the place of the product.
+        want = np.asarray([*ReferenceEvaluator(given).run(None, {"x": x})][0])
+        np.testing.assert_allclose(Executor(graph, cache=cache).run(x=x)["y"], want, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("policy", ["scales", "not_larger"])
