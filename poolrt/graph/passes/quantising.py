@@ -17,8 +17,6 @@ from ..ir import GraphIR, Node, PostOpUse, QuantisationUse
 from .rewriter import Rewriter, only_reader
 
 _BYTES = ("u8", "s8")
-#: Channels of layouts with blocks, which the step takes without padding.
-_CHANNELS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +69,7 @@ def _match(node: Node, ir: GraphIR, readers: dict[int, list[Node]], leaving: fro
     if values[source] != values[node.output] or values[source].dtype != "f32" or values[scale].dtype != "f32":
         return None
     varies = [dim for dim, size in enumerate(values[scale].dims) if size != 1]
-    if len(varies) > 1 or (len(dims) > 3 and dims[1] % _CHANNELS and not varies):
+    if len(varies) > 1:
         return None
     if varies and (len(values[scale].dims) != len(dims) or values[scale].dims[varies[0]] != dims[varies[0]]):
         return None

@@ -46,6 +46,18 @@ def test_the_scale_may_be_computed(native_graphs: NativeGraphs) -> None:
     assert [node.kind for node in optimize(g.to_ir()).nodes if node.kind != "reshape"] == ["binary"]
 
 
+def test_what_has_blocks_with_padding_is_made_row_major_first(native_graphs: NativeGraphs) -> None:
+    rng = np.random.default_rng()
+    weights = rng.integers(-3, 4, (21, 16)).astype(np.float32)
+    g = Graph("padded")
+    sums = g.convolution(g.input("x", (2, 16, 6, 7)), weights.reshape(21, 16, 1, 1))
+    g.output("y", quantised(g, g.eltwise(sums, "relu"), 17, "uint8", 4.0))
+    x = rng.integers(-3, 4, (2, 16, 6, 7)).astype(np.float32)
+    want = np.clip(np.rint(np.maximum(np.einsum("nchw,oc->nohw", x, weights), 0) / 4) + 17, 0, 255)
+    np.testing.assert_array_equal(native_graphs.run(g, {"x": x})["y"], want)
+    assert [node.kind for node in optimize(g.to_ir()).nodes] == ["convolution", "binary"]
+
+
 def test_the_zero_point_may_be_computed(native_graphs: NativeGraphs) -> None:
     g = Graph("computed")
     x, scale, point = g.input("x", (5, 37)), g.input("scale", ()), g.eltwise(g.input("point", ()), "round")
