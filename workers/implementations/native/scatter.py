@@ -23,7 +23,7 @@ _COPY: Final = NativePad()
 
 
 class NativeScatter(NativeImplementation[Scatter]):
-    """Any strides; parts of adjacent bytes are replaced as vectors. Reductions are of all types but 16-bit floats and bool."""
+    """Any strides; parts of adjacent elements are updated as vectors. Reductions are of all types but 16-bit floats and bool."""
 
     name = "native:scatter"
     # Strides are possible, which other implementations made for speed do not get.

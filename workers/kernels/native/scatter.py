@@ -10,16 +10,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .bits import copy_bytes, make_load_index
+from .bits import make_load_index
 from .compiler import types
-from .updates import make_update
+from .updates import make_row_update, make_update
 from .vec import iload
 
 
 def make(isa: str, kind: str, reduction: str, wide: bool) -> tuple[Callable[..., None], Any]:
     """Return the kernel, and its signature."""
-    load_index, update = make_load_index(wide), make_update(reduction, kind)
-    replaces, size = reduction == "none", int(kind[1:]) // 8
+    load_index, update, update_row = (
+        make_load_index(wide),
+        make_update(reduction, kind),
+        make_row_update(reduction, kind),
+    )
+    size = int(kind[1:]) // 8
 
     def kernel(
         begin: int, end: int, indices: int, updates: int, dst: int, table: int, shares: int, parts: int, loops: int,
@@ -27,7 +31,7 @@ def make(isa: str, kind: str, reduction: str, wide: bool) -> tuple[Callable[...,
     ) -> None:  # fmt: skip
         limits = table + 24 * loops
         outer = limits + 16 * axes
-        adjacent = replaces and updates_step == size and dst_step == size
+        adjacent = updates_step == size and dst_step == size
         for item in range(begin, end):
             first, last = parts * item // shares, parts * (item + 1) // shares
             for place in range(places):
@@ -60,7 +64,7 @@ def make(isa: str, kind: str, reduction: str, wide: bool) -> tuple[Callable[...,
                         read += position * iload(table + 24 * loop + 8)
                         written += position * iload(table + 24 * loop + 16)
                     if adjacent:
-                        copy_bytes(written, read, count * size)
+                        update_row(written, read, count)
                     else:
                         for _ in range(count):
                             update(written, read)

@@ -67,6 +67,11 @@ def test_updates_are_made_in_the_order_of_their_indices(native: NativeRunner, re
         check(native, described((5, 4), (40, 2), dtype, "nd", reduction))
 
 
+def test_rows_are_added_whole_and_in_any_layout(native: NativeRunner) -> None:
+    for tags in (("",) * 4, ("", "", "ba", ""), ("", "ba", "", "")):
+        check(native, described((6, 37), (30, 1), "f32", "nd", "add", tags=tags))
+
+
 @pytest.mark.slow
 def test_large_updates_and_any_strides(native: NativeRunner) -> None:
     for reduction in ("none", "add"):
