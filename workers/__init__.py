@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from .operations.dynamic_quantise import DynamicQuantise
     from .operations.eltwise import Eltwise
     from .operations.gather import Gather
+    from .operations.grid_sample import GridSample
     from .operations.group_normalization import GroupNormalization
     from .operations.gru import Gru
     from .operations.inner_product import InnerProduct
@@ -83,6 +84,7 @@ __all__ = [
     "Engine",
     "ExecutorPool",
     "Gather",
+    "GridSample",
     "GroupNormalization",
     "Gru",
     "InnerProduct",

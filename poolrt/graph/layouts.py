@@ -192,6 +192,7 @@ _POLICIES: Final[dict[str, _Policy]] = {
     "concat": _many,
     "reorder": _reorder,
     "call": _row_major,
+    "grid_sample": _row_major,
     "rnn": _recurrent,
     "lstm": _recurrent,
     "gru": _recurrent,

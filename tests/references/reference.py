@@ -24,6 +24,7 @@ from poolrt.workers.desc import (
     DynamicQuantise,
     Eltwise,
     Gather,
+    GridSample,
     GroupNormalization,
     Gru,
     InnerProduct,
@@ -65,6 +66,7 @@ from .dynamic_quantise import dynamic_quantise
 from .eltwise import eltwise
 from .gather import gather
 from .gradients import gradients
+from .grid_sample import grid_sample
 from .matmul_nbits import matmul_nbits
 from .moments import normalization
 from .non_max_suppression import non_max_suppression
@@ -199,6 +201,8 @@ def _operation(op: OpDesc, args: Mapping[int, Array]) -> Array:
             return attention(op, args[Arg.SRC], args[Arg.SRC_1], args[Arg.SRC_2], args.get(Arg.SHIFT))
         case Gather():
             return gather(op, args[Arg.SRC], args[Arg.SRC_1])
+        case GridSample():
+            return grid_sample(op, args[Arg.SRC], args[Arg.SRC_1])
         case Scatter():
             return scatter(op, args[Arg.SRC], args[Arg.SRC_1], args[Arg.SRC_2])
         case Select():

@@ -43,6 +43,7 @@ OPERATIONS: Final = {
     "gru": "Gru",
     "attention": "Attention",
     "gather": "Gather",
+    "grid_sample": "GridSample",
     "select": "Select",
     "arg_reduction": "ArgReduction",
     "pad": "Pad",

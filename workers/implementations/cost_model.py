@@ -28,6 +28,9 @@ _BYTES: Final = {"softmax": 0.05, "lrn": 0.1, "pooling": 0.05, "cumulative_sum":
 _ALGORITHMS: Final = {
     ("eltwise", "gelu_erf"): 0.09,
     ("eltwise", "gelu_tanh"): 0.06,
+    ("grid_sample", "nearest"): 0.08,
+    ("grid_sample", "linear"): 0.15,
+    ("grid_sample", "cubic"): 0.8,
     ("resampling", "linear"): 0.04,
     ("resampling", "cubic"): 0.25,
 }

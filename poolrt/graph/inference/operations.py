@@ -102,6 +102,7 @@ _DESCRIBE: Final[Mapping[str, _Describe]] = {
     "deconvolution": windows.deconvolution,
     "pooling": windows.pooling,
     "resampling": windows.resampling,
+    "grid_sample": windows.grid_sample,
     "eltwise": pointwise.same_shape,
     "softmax": pointwise.same_shape,
     "lrn": pointwise.same_shape,

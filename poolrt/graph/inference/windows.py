@@ -84,6 +84,15 @@ def resampling(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, dtype: s
     return op(src, describe_result(src, dtype, (*src.dims[:2], *sizes)), **own)
 
 
+def grid_sample(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, dtype: str) -> OpDesc:
+    """Describe a sample of an image at the places of a grid."""
+    from poolrt.workers.desc.operations.grid_sample import sampled_dims
+
+    src, grid = srcs
+    dims = sampled_dims(src, grid, attrs["algorithm"], attrs["padding"])
+    return op(src, grid, describe_result(src, dtype, dims), **attrs)
+
+
 def _check_weights(srcs: Sequence[MemoryDesc], attrs: Attrs) -> Sequence[MemoryDesc]:
     src, weights = srcs[:2]
     if src.ndims < 3:

@@ -13,7 +13,7 @@ from .family import Family
 
 
 class Windows(Family):
-    """Convolution, deconvolution, pooling and resampling."""
+    """Convolution, deconvolution, pooling, resampling and samples at places of a grid."""
 
     def convolution(
         self,
@@ -132,6 +132,26 @@ class Windows(Family):
             usual = {"coordinates": "half_pixel", "nearest": "round_prefer_ceil", "cubic_coeff_a": -0.75}
             attrs |= {name: item for name, item in given.items() if item != usual.get(name) and item}
             return node.add([value], **attrs)
+
+    def grid_sample(
+        self,
+        src: Operand,
+        grid: Operand,
+        algorithm: str = "linear",
+        *,
+        padding: str = "zeros",
+        align_corners: bool = False,
+        **options: Unpack[NodeOptions],
+    ) -> Value:
+        """Sample src (N, C, *spatial) at the places of a grid (N, *out, D) of its D spatial dimensions, as PyTorch's function.
+
+        The first number of a place is along the last dimension; -1 and 1 are the outer edges of src, with ``align_corners`` the
+        centres of its first and last element. ``nearest``, ``linear`` and ``cubic`` are those of `resampling`. Elements outside
+        are ``zeros``, those at the ``border``, or mirrored there (``reflection``). The result is (N, C, *out).
+        """
+        with self._build("grid_sample", **options) as node:
+            operands = [node.operand("src", src), node.operand("grid", grid)]
+            return node.add(operands, algorithm=algorithm, padding=padding, align_corners=bool(align_corners))
 
 
 def _window(ndims: int, strides: Spatial, padding: Padding, dilations: Spatial) -> dict[str, Attribute]:

@@ -44,6 +44,10 @@ OPERATIONS: Final[dict[str, tuple[tuple[int, ...], Build]]] = {
     "deconvolution": (IMAGE, lambda g, x: g.deconvolution(x, array(4, 3, 3, 2), array(4), strides=2, padding=1, groups=2)),
     "cubic": (IMAGE, lambda g, x: g.resampling(x, "cubic", factors=1.7, coordinates="asymmetric", exclude_outside=True)),
     "resampling": (IMAGE, lambda g, x: (g.resampling(x, "nearest", (5, 20)), g.resampling(x, "linear", factors=1.7))),
+    "grid_sample": (
+        IMAGE,
+        lambda g, x: g.grid_sample(x, g.transpose(g.slice(x, 0, 2, 1), (0, 2, 3, 1)), "cubic", padding="border"),
+    ),
     "reduction": (IMAGE, lambda g, x: (g.reduction(x, "mean", (1, 3)), g.reduction(x, "max", 2, keep_dims=False))),
     "norms": (IMAGE, lambda g, x: g.reduction(x, "norm_lp_sum", 1, p=3, eps=1e-3, keep_dims=False)),
     "prelu": (IMAGE, lambda g, x: g.prelu(x, array(6, 1, 1))),

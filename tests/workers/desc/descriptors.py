@@ -20,6 +20,7 @@ from poolrt.workers.desc import (
     DynamicQuantise,
     Eltwise,
     Gather,
+    GridSample,
     GroupNormalization,
     Gru,
     InnerProduct,
@@ -52,6 +53,7 @@ from poolrt.workers.desc.attributes import BINARY_ALGORITHMS, ELTWISE_ALGORITHMS
 from poolrt.workers.desc.operations.arg_reduction import ARG_ALGORITHMS
 from poolrt.workers.desc.operations.eltwise import FROM_DST
 from poolrt.workers.desc.operations.gather import GATHER_ALGORITHMS, INDEX_TYPES, gathered_dims
+from poolrt.workers.desc.operations.grid_sample import GRID_TYPES, SAMPLE_ALGORITHMS, SAMPLE_PADDINGS
 from poolrt.workers.desc.operations.normalization_flags import FLAGS, RMS
 from poolrt.workers.desc.operations.pad import PAD_MODES, padded_dims
 from poolrt.workers.desc.operations.pooling import POOLING_ALGORITHMS
@@ -228,6 +230,15 @@ def resampling(rng: Random) -> OpDesc:
     )  # fmt: skip
 
 
+def grid_sample(rng: Random) -> OpDesc:
+    (images, channels), count = dims(rng, 2), rng.choice((1, 2, 3))
+    src, dst = (_md((images, channels, *dims(rng, count, False))) for _ in range(2))
+    grid = _md((images, *dst.dims[2:], count), rng.choice(GRID_TYPES))
+    return GridSample(
+        src, grid, dst, rng.choice(SAMPLE_ALGORITHMS), rng.choice(SAMPLE_PADDINGS), rng.random() < 0.5
+    )  # fmt: skip
+
+
 def prelu(rng: Random) -> OpDesc:
     sizes = dims(rng, rng.choice((2, 3, 4)))
     weights = tuple(rng.choice((1, s)) for s in sizes)
@@ -400,7 +411,7 @@ _DRAWN: Final[dict[str, Callable[[Random], OpDesc]]] = {
     "inner_product": inner_product, "softmax": softmax, "reorder": reorder, "layer_normalization": layer_normalization,
     "group_normalization": group_normalization, "reduction": reduction, "resampling": resampling, "prelu": prelu,
     "shuffle": shuffle, "rnn": rnn, "lstm": lstm, "gru": gru,
-    "attention": attention, "gather": gather,
+    "attention": attention, "gather": gather, "grid_sample": grid_sample,
     "select": select, "arg_reduction": arg_reduction,
     "pad": pad, "scatter": scatter,
     "cumulative_sum": cumulative_sum, "top_k": top_k, "non_max_suppression": non_max_suppression,

@@ -19,6 +19,7 @@ from poolrt.workers.desc import (
     CumulativeSum,
     Eltwise,
     Gather,
+    GridSample,
     GroupNormalization,
     Gru,
     InnerProduct,
@@ -41,6 +42,7 @@ from poolrt.workers.desc import (
     Sum,
 )
 from poolrt.workers.desc.operations.eltwise import FROM_DST
+from poolrt.workers.desc.operations.grid_sample import GRID_TYPES
 from poolrt.workers.desc.operations.recurrent import DIRECTIONS
 from poolrt.workers.desc.operations.reduction import REDUCTION_ALGORITHMS
 from tests.workers.desc.windows import Channels, Sizes, Window, convolution, deconvolution, pooling
@@ -261,6 +263,24 @@ def resamplings(prop: str, dtype: str) -> list[OpDesc]:
     return found
 
 
+def grid_samples(prop: str, dtype: str) -> list[OpDesc]:
+    """Grids have the type of src, f32 if that has no fractions."""
+    shapes: tuple[tuple[str, str, bool, Sizes, Sizes, Sizes], ...] = (
+        # algorithm, padding, corners, images and channels, src, dst
+        ("linear", "zeros", False, (2, 19), (5, 3), (7, 7)), ("nearest", "reflection", True, (1, 17), (3, 5), (6, 10)),
+        ("linear", "border", True, (2, 3), (8, 2, 3), (4, 4, 3)), ("cubic", "zeros", False, (2, 3), (4, 5), (5, 7)),
+        ("cubic", "reflection", True, (1, 2), (3, 4, 2), (2, 3, 2)), ("linear", "reflection", False, (3, 2), (9,), (21,)),
+        ("nearest", "zeros", False, (0, 3), (4, 4), (2, 2)), ("linear", "zeros", True, (2, 2), (6, 1), (3, 3)),
+        ("nearest", "border", False, (2, 1), (3, 2, 5), (2, 3, 40)),
+    )  # fmt: skip
+    found: list[OpDesc] = []
+    for algorithm, padding, corners, outer, src, dst in shapes:
+        grid = MemoryDesc((outer[0], *dst, len(dst)), dtype if dtype in GRID_TYPES else "f32")
+        image, sampled = MemoryDesc((*outer, *src), dtype), MemoryDesc((*outer, *dst), dtype)
+        found.append(GridSample(image, grid, sampled, algorithm, padding, corners))
+    return found
+
+
 def prelus(prop: str, dtype: str) -> list[OpDesc]:
     weights: tuple[Sizes, ...] = ((1, 19, 1, 1), (3, 17), (1,), (1, 1, 1, 1), (1, 5, 3, 1, 4), (1, 4, 1, 1))
     tensors = ((MemoryDesc(dims, dtype), MemoryDesc(slope, dtype)) for dims, slope in zip(SHAPES, weights, strict=True))
@@ -440,6 +460,7 @@ MAKERS: Final[dict[str, tuple[tuple[str, ...], Callable[[str, str], list[OpDesc]
     "softmax": (_BACKWARD, softmaxes),
     "reduction": (_ANY, reductions),
     "resampling": (FORWARD, resamplings),
+    "grid_sample": (_ANY, grid_samples),
     "prelu": (FORWARD, prelus),
     "shuffle": (FORWARD, shuffles),
     "rnn": (FORWARD, rnns),

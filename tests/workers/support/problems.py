@@ -13,6 +13,7 @@ from poolrt.workers.desc import (
     Attention,
     BatchNormalization,
     Dft,
+    GridSample,
     GroupNormalization,
     LayerNormalization,
     NonMaxSuppression,
@@ -40,6 +41,7 @@ FAST: Final = {
     "batch_normalization": 5e-7,
     "eltwise": 4e-6,
     "dft": 5e-7,
+    "grid_sample": 7 * EPSILON,
     "group_normalization": 5e-7,
     "layer_normalization": 5e-7,
     "lrn": 5e-7,
@@ -96,6 +98,9 @@ def values(op: OpDesc, attr: PrimitiveAttr, seed: int) -> dict[int, Array]:
     if isinstance(op, NonMaxSuppression):
         # Others would leave no box.
         args[Arg.SRC_2] = np.array([7.0, 0.5, 0.0])
+    if isinstance(op, GridSample):
+        # Places beside src and a little outside of it, some half way between elements.
+        args[Arg.SRC_1] = np.random.default_rng(seed).integers(-11, 12, op.grid.dims) / 8
     if Arg.VARIANCE in args:
         args[Arg.VARIANCE] = np.abs(args[Arg.VARIANCE])
     if Arg.WORKSPACE in args and isinstance(op, Pooling):
@@ -120,7 +125,9 @@ def summand(op: OpDesc, args: dict[int, Array], implementation: str, arg: int) -
         return added / op.length if op.inverse else added
     if op.kind in RECURRENT:
         return 1.0
-    if isinstance(op, Resampling) and (not implementation.startswith(REFERENCE) or op.algorithm == "cubic"):
+    if isinstance(op, (GridSample, Resampling)) and (
+        not implementation.startswith(REFERENCE) or op.algorithm == "cubic"
+    ):
         magnitudes = {**args, int(Arg.SRC): np.abs(args[Arg.SRC])}
         # Weights of the cubic algorithm may be negative, and cancel in float64 too; their magnitudes add up to less than 1.5
         # along a dimension. A reference rounds to other types once.

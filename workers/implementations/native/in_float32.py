@@ -12,6 +12,6 @@ _OTHERS: Final = (
     "attention", "binary", "convolution", "deconvolution", "gru", "inner_product", "lrn", "lstm", "matmul", "matmul_nbits", "rnn",
 )  # fmt: skip
 BY_KIND: Final = {
-    **{kind: NestedFloat32("cpu") for kind in (*_OTHERS, "resampling")},
+    **{kind: NestedFloat32("cpu") for kind in (*_OTHERS, "resampling", "grid_sample")},
     **{kind: NestedFloat32("cpu", gradients=True) for kind in _GRADIENTS},
 }

@@ -184,7 +184,7 @@ def deform_conv(call: NodeCall) -> Operand:
         shape[2 + axis], shape[4 + axis] = kernel[axis], places[axis]
         known = (step[:, None] + first[None]).astype(np.float64).reshape(shape)
         offset = m.squeeze(m.slice(apart, [axis], [axis + 1], [4], [1]), (4,))
-        axes.append(neighbours(m, m.binary(offset, known, "add"), size, "linear", "zeros", True))
+        axes.append(neighbours(m, m.binary(offset, known, "add"), size))
     rows = channel_rows(m, source, moved)
     start = np.arange(batch * moved, dtype=np.int64).reshape(batch, moved, 1, 1, 1, 1)
     place, weight = join_neighbours(m, start, axes, sizes)
