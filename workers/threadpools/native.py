@@ -12,13 +12,11 @@ from typing import Final
 
 from ..engines.object_loader import NativeKernel, load_object
 from .interface import Region
-from .native_queue import CAPACITY, IN_PLACE, OF_RING, NativeQueue
+from .native_queue import IN_PLACE, OF_RING, NativeQueue
 from .own_threads import OwnThreads
 from .python_tasks import python_region
-from .regions import PackedRegions
+from .regions import SHARE, PackedRegions
 
-#: Regions that a thread submits at once to a synchronous pool.
-_SHARE: Final = CAPACITY // 4
 #: Microseconds that a thread of a synchronous pool spins for the next submission.
 SPIN_US: Final = 100
 
@@ -44,7 +42,8 @@ class NativePool(OwnThreads):
     A synchronous pool wakes sleeping threads only for regions that take longer than waking, as far as their time is
     known. Its threads spin up to ``spin_us`` microseconds for the next submission before they sleep, but not while
     other programs need the processor; 0 lets them sleep at once. A thread that wakes on the caller's processor moves
-    to another one of those that it may run on.
+    to another one of those that it may run on. Regions of known time that other threads lengthen run on the calling
+    thread alone, and are tried with others now and then.
 
     Raises what `PrimitiveProvider.fetch` raises, ValueError for a negative ``spin_us``, and RuntimeError when used after
     `close`. What an asynchronous region keeps is released when it has ended: by the next thread that submits or waits,
@@ -103,7 +102,7 @@ class NativePool(OwnThreads):
                     packed.run_all()
                     return
                 # In few calls: for a short region, they take as long as its tasks.
-                if packed.size <= _SHARE and self._occupied.acquire(blocking=False):
+                if packed.size <= SHARE and self._occupied.acquire(blocking=False):
                     try:
                         self._run_share(packed, 0, packed.size)
                     finally:
@@ -170,8 +169,8 @@ class NativePool(OwnThreads):
     def _run_on_threads(self, regions: PackedRegions, begin: int) -> None:
         """Run regions from a number on; the calling thread has `_occupied`, and helps."""
         # In shares: no other thread may be free to run what the queue has no room for.
-        for number in range(begin, len(regions), _SHARE):
-            self._run_share(regions, number, min(_SHARE, len(regions) - number))
+        for number in range(begin, len(regions), SHARE):
+            self._run_share(regions, number, min(SHARE, len(regions) - number))
 
     def _run_share(self, regions: PackedRegions, begin: int, count: int) -> None:
         ended = False

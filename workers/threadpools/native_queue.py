@@ -142,7 +142,7 @@ class NativeQueue:
         times: list[ctypes.c_int64 | int] = [rate, rate * within, rate * after]
         (ctypes.c_int64 * 3).from_address(start + _LINE * _TIMES)[:] = times
         #: The arguments of `perform`'s submissions, of which there is one at a time; where they end; and their call.
-        self._performed = (ctypes.c_int64 * 5)(0, 1, start, 0, 0)
+        self._performed = (ctypes.c_int64 * 6)(0, 1, start, 0, 0, 0)
         self._performed_room = (ctypes.c_int64 * 8)()
         room, packed = ctypes.addressof(self._performed_room), ctypes.addressof(self._performed)
         self._perform = bind_call(submit.address, room, packed)
@@ -167,7 +167,7 @@ class NativeQueue:
 
         On a synchronous pool it needs no lock, and runs tasks until they have ended, or a slice of time was idle.
         """
-        self._call(self._submit, self._start, regions.address_of(begin), count)
+        self._call(self._submit, self._start, regions.address_of(begin), count, 0)
 
     def perform(self, regions: PackedRegions, begin: int, count: int) -> bool:
         """Do what `submit` does, on a synchronous pool, in less time; return whether all regions have ended.
@@ -177,6 +177,7 @@ class NativeQueue:
         performed = self._performed
         performed[3] = regions.address_of(begin)
         performed[4] = count
+        performed[5] = regions.trials_of(begin)
         if self._perform():
             raise RuntimeError("the region loop failed")
         return self._words[_ENDED].value == self._words[_SUBMITTED].value
@@ -293,7 +294,7 @@ class NativeQueue:
     def stop(self) -> None:
         """Let the threads return once the queue is empty."""
         self._words[_STOP].value = 1
-        self._call(self._submit, self._start, 0, 0)
+        self._call(self._submit, self._start, 0, 0, 0)
 
     def _append(self, regions: PackedRegions, begin: int, whole: bool) -> int:
         """Append regions from a number on as far as there is room, or the ``whole`` rest; return the number of the next one.
@@ -401,7 +402,7 @@ def _read(submit: NativeKernel) -> tuple[int, int]:
     found: list[tuple[int, int, int]] = []
     for _ in range(3):
         before = time.perf_counter_ns()
-        NativeQueue._call(submit, 0, ctypes.addressof(ticks), -1)
+        NativeQueue._call(submit, 0, ctypes.addressof(ticks), -1, 0)
         after = time.perf_counter_ns()
         found.append((after - before, (before + after) // 2, ticks.value))
     return min(found)[1:]

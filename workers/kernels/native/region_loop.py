@@ -59,6 +59,7 @@ from .region_queue import (
     WAITING,
     WORK,
 )
+from .trials import note_run, run_alone, runs_alone
 from .vec import iload
 from .wake_ups import (
     announce,
@@ -66,7 +67,8 @@ from .wake_ups import (
     forgive,
     is_worth_waking,
     keep_apart,
-    nanoseconds,
+    make_way,
+    note_work,
     parallel_work,
     wake,
     work_ahead,
@@ -105,19 +107,24 @@ def _run_task(queue: int, record: int, place: int) -> bool:
     if atomic_add(record + DONE, 1) + 1 != count:
         return False
     if work != 0:
-        taken = nanoseconds(queue, atomic_load(work + 8))
-        before = atomic_load(work)
-        # A task that was held up seems to take longer.
-        atomic_store(work, taken if taken < before else before + (taken - before) // 4)
+        note_work(queue, work, atomic_load(work + 8))
         atomic_store(work + 8, 0)
     return True
 
 
-def _open_next(queue: int, number: int) -> None:
-    """Open the region with a number, if it is submitted, and tell the threads that need to know or are worth waking."""
+def _open_next(queue: int, number: int, room: int) -> None:
+    """Open the region with a number, if it is submitted, and tell the threads that need to know or are worth waking.
+
+    ``room`` is 0 in a thread that waits for regions, or else the address of memory for two sets of processors.
+    """
     atomic_store(queue + ENDED, number)
+    waits = atomic_load(queue + WAITING) != 0
     announce(queue)
-    if atomic_load(queue + SLEEPERS) == 0 or iload(queue + CALLER) < 0:
+    if iload(queue + CALLER) < 0:
+        return
+    if waits and room != 0:
+        make_way(queue, room)
+    if atomic_load(queue + SLEEPERS) == 0:
         return
     if is_worth_waking(queue, work_ahead(queue, number, 0)):
         wake(queue)
@@ -170,15 +177,15 @@ def _patience(queue: int, until: int, active: bool, rests: bool, shares: bool) -
     return iload(queue + SPIN_WITHIN) if active else iload(queue + SPIN_AFTER)
 
 
-def _take(queue: int, helps: int) -> bool:
-    """Run a task of the ring, or else of a slot; return whether there was one."""
+def _take(queue: int, helps: int, room: int) -> bool:
+    """Run a task of the ring, or else of a slot; return whether there was one. ``room`` is that of `_open_next`."""
     ended = atomic_load(queue + ENDED)
     if helps != 0 and ended < atomic_load(queue + SUBMITTED):
         record = iload(queue + RING) + (ended & (iload(queue + CAPACITY) - 1)) * LINE
         place = atomic_load(record + NEXT)
         if (place >> 32) == (ended & 0x7FFFFFFF) and (place & TASK) < iload(record + COUNT):
             if compare_and_swap(record + NEXT, place, place + 1) and _run_task(queue, record, place):
-                _open_next(queue, ended + 1)
+                _open_next(queue, ended + 1, room)
             return True
     if helps != 0 and atomic_load(queue + OPEN) != 0:
         return _help(queue, OF_RING if helps == 1 else 0)
@@ -210,7 +217,7 @@ def _work(queue: int, until: int, helps: int) -> None:
             break
         if until < 0 and atomic_load(queue + STOP) != 0:
             break
-        if _take(queue, helps):
+        if _take(queue, helps, room if until < 0 else 0):
             if idle != 0 and not was_active:
                 misses = 0
             idle = 0
@@ -288,7 +295,19 @@ def _fill(record: int, region: int) -> None:
     atomic_store(record + DONE, 0)
 
 
-def _run(queue: int, regions: int, count: int) -> None:
+def _run(queue: int, regions: int, count: int, trials: int) -> None:
+    """Run regions on the calling thread alone or with the others of a synchronous pool, as their record of trials says."""
+    begin = read_ticks()
+    if trials != 0 and runs_alone(trials):
+        run_alone(queue, regions, count)
+    else:
+        _run_together(queue, regions, count, begin)
+    if trials != 0:
+        end = read_ticks()
+        note_run(queue, trials, regions, count, end - begin, end)
+
+
+def _run_together(queue: int, regions: int, count: int, begin: int) -> None:
     """Submit regions to a synchronous pool with room for them, and run tasks until they have ended."""
     atomic_store(queue + CALLER, read_processor(stack_room()))
     number = atomic_load(queue + SUBMITTED)
@@ -297,7 +316,7 @@ def _run(queue: int, regions: int, count: int) -> None:
     atomic_add(queue + EVENT, 1)
     if atomic_load(queue + SLEEPERS) != 0:
         before = atomic_load(queue + SPARED)
-        if read_ticks() - atomic_load(queue + FINISHED) > iload(queue + SPIN_AFTER):
+        if begin - atomic_load(queue + FINISHED) > iload(queue + SPIN_AFTER):
             before = 0
         work = work_ahead(queue, number, before)
         if is_worth_waking(queue, work):
@@ -315,12 +334,13 @@ def _submit() -> tuple[Callable[..., None], Any]:
 
     Arguments: the queue's address; the address of records of five int64 (entry point, address of the array of addresses
     of packed arguments, number of tasks, at least 1, address of the word that records a failure, address of the two words
-    of its time or 0); how many. None only wakes the threads; -1 writes the ticks of now to the address of records.
+    of its time or 0); how many; a record of `trials` of these regions, whose times are known, or 0. No region only wakes the
+    threads; -1 writes the ticks of now to the address of records.
     On an asynchronous pool the call waits while the ring is full. On a synchronous one, whose ring has room for the
     regions, it runs tasks until they have ended; it may return earlier.
     """
 
-    def submit(begin: int, end: int, queue: int, regions: int, count: int) -> None:
+    def submit(begin: int, end: int, queue: int, regions: int, count: int, trials: int) -> None:
         if count < 0:
             atomic_store(regions, read_ticks())
             return
@@ -329,7 +349,7 @@ def _submit() -> tuple[Callable[..., None], Any]:
             futex_wake(queue + EVENT)
             return
         if iload(queue + CALLER) >= 0:
-            _run(queue, regions, count)
+            _run(queue, regions, count, trials)
             return
         capacity = iload(queue + CAPACITY)
         for index in range(count):
@@ -341,7 +361,7 @@ def _submit() -> tuple[Callable[..., None], Any]:
             _append(queue, regions + index * RECORD)
             announce(queue)
 
-    return submit, types.void(*[types.int64] * 5)
+    return submit, types.void(*[types.int64] * 6)
 
 
 def _nest() -> tuple[Callable[..., None], Any]:

@@ -13,6 +13,9 @@ whose idle processors look busy. There it waits for up to 3 ms, or the two take 
 the caller's processor out of its set, and puts its set back when it wakes. If the caller has moved meanwhile, the thread moves
 when it arrives. If there is no other processor, neither spins. A thread that finds that it did not run for a while sleeps at
 once, and spins only within submissions for some time: others need the processor.
+
+A caller that sleeps within a submission leaves its processor idle. The system may move a thread there that has a task and waits
+for another processor. When that thread wakes the caller, it leaves, or the caller would wait until it sleeps.
 """
 
 from __future__ import annotations
@@ -63,6 +66,14 @@ _DRIFT: Final = 32
 def nanoseconds(queue: int, ticks: int) -> int:
     """Return a time in nanoseconds."""
     return ticks * 1000 // iload(queue + RATE)
+
+
+def note_work(queue: int, work: int, ticks: int) -> None:
+    """Let the time of a region's tasks, in the word at an address, follow the ticks that they have taken now."""
+    taken = nanoseconds(queue, ticks)
+    before = atomic_load(work)
+    # A task that was held up seems to take longer.
+    atomic_store(work, taken if taken < before else before + (taken - before) // 4)
 
 
 def parallel_work(record: int) -> int:
@@ -129,6 +140,16 @@ def keep_apart(queue: int, room: int) -> int:
     processor = atomic_load(queue + CALLER)
     atomic_store(queue + APART, processor)
     return leave_out(processor, room)
+
+
+def make_way(queue: int, room: int) -> None:
+    """Leave the processor of the caller, which is woken from sleep now: it would wait there while this thread runs.
+
+    ``room`` is the address of memory for two sets of processors.
+    """
+    processor = read_processor(room)
+    if processor == atomic_load(queue + CALLER):
+        leave(processor, room)
 
 
 def arrive(queue: int, room: int) -> None:

@@ -1,0 +1,97 @@
+"""The choice between runs alone and with other threads follows what takes less time, and costs little. Times are made up."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+
+import pytest
+
+from poolrt.workers.engines.object_loader import NativeKernel, load_object
+from poolrt.workers.engines.target import host_isa
+from poolrt.workers.kernels.native.atomics import atomic_store
+from poolrt.workers.kernels.native.compiler import types
+from poolrt.workers.kernels.native.compiler.codegen import compile_function
+from poolrt.workers.kernels.native.region_queue import LINE, RATE, RECORD, WORDS
+from poolrt.workers.kernels.native.trials import TRIALS, note_run, runs_alone
+
+#: Microseconds of a run alone and of one with other threads, at a time in microseconds.
+World = Callable[[int], tuple[int, int]]
+SECOND = 1_000_000
+
+
+@pytest.fixture(scope="module")
+def step() -> NativeKernel:
+    """A kernel that notes a run and writes whether the next one is alone."""
+
+    def step(begin: int, end: int, queue: int, trials: int, regions: int, taken: int, now: int, alone: int) -> None:
+        note_run(queue, trials, regions, 1, taken, now)
+        atomic_store(alone, 1 if runs_alone(trials) else 0)
+
+    return load_object(compile_function("step", step, types.void(*[types.int64] * 8), host_isa()))
+
+
+class Runs:
+    """Runs in a world, one after the other, with a clock of their own."""
+
+    def __init__(self, step: NativeKernel, world: World, work: Callable[[int], int]) -> None:
+        self._step, self._world, self._work = step, world, work
+        self._queue = (ctypes.c_int64 * (WORDS * LINE // 8))()
+        self._queue[RATE // 8] = 1
+        self._trials = (ctypes.c_int64 * (TRIALS // 8))()
+        self._times = (ctypes.c_int64 * 2)()
+        self._record = (ctypes.c_int64 * (RECORD // 8))()
+        self._record[-1] = ctypes.addressof(self._times)
+        self._alone = ctypes.c_int64()
+        self.now = 1000
+
+    def until(self, end: int) -> tuple[int, int]:
+        """Run until a time; return how many runs were alone, and how many with others."""
+        found = [0, 0]
+        room = (ctypes.c_int64 * 8)()
+        start = ctypes.addressof(room)
+        while self.now < end:
+            alone = self._alone.value != 0
+            taken = self._world(self.now)[0 if alone else 1]
+            self._times[0] = 1000 * self._work(self.now)
+            self.now += taken
+            memory = self._queue, self._trials, self._record
+            addresses = [ctypes.addressof(each) for each in memory]
+            blob = (ctypes.c_int64 * 8)(0, 1, *addresses, taken, self.now, ctypes.addressof(self._alone))
+            assert not self._step.function(start, start + 32, ctypes.addressof(blob))
+            found[0 if alone else 1] += 1
+        return found[0], found[1]
+
+
+@pytest.mark.parametrize("unit", [20, 400, 4000, 100_000])
+def test_runs_are_nearly_as_fast_as_the_faster_way_and_follow_it(step: NativeKernel, unit: int) -> None:
+    good, bad = (10 * unit, 7 * unit), (10 * unit, 15 * unit)
+    long = max(SECOND, 2000 * unit)
+    runs = Runs(step, lambda now: good if now // long != 1 else bad, lambda _: 10 * unit)
+    alone, together = runs.until(long)
+    assert (10 * alone + 7 * together) * unit < 1.02 * 7 * unit * (alone + together)
+    alone, together = runs.until(2 * long)
+    assert (10 * alone + 15 * together) * unit < 1.05 * 10 * unit * (alone + together)
+    # It takes a trial to find out that the bad time is over.
+    runs.until(2 * long + max(SECOND, 800 * unit))
+    alone, together = runs.until(4 * long)
+    assert alone < 0.02 * together
+
+
+def test_other_threads_that_slow_down_every_task_are_left_aside(step: NativeKernel) -> None:
+    # What tasks take with others says nothing then: two threads on one core.
+    runs = Runs(step, lambda _: (4300, 6200), lambda _: 8600)
+    alone, together = runs.until(4 * SECOND)
+    assert together < 0.1 * alone
+
+
+def test_one_run_that_is_held_up_leaves_nothing_aside(step: NativeKernel) -> None:
+    runs = Runs(step, lambda now: (4500, 10_000 if now // 100_000 != (now - 3400) // 100_000 else 3400), lambda _: 4500)
+    alone, together = runs.until(4 * SECOND)
+    assert alone < 0.05 * together
+
+
+def test_runs_that_other_threads_shorten_well_are_never_tried_alone(step: NativeKernel) -> None:
+    runs = Runs(step, lambda _: (10_000, 5500), lambda _: 10_000)
+    alone, _ = runs.until(4 * SECOND)
+    assert alone == 0
