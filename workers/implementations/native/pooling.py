@@ -1,7 +1,8 @@
 """Pooling: kernels forward for blocks of 16 channels, for row-major and for whole images; two backward.
 
 Windows of 3 x 3 that move by one have kernels of their own in both layouts, and so have large windows; row-major ones of few
-columns that move by one to four have others. Windows in three dimensions that share slabs pool along the depth first.
+columns that move by one to four have others, and so have few columns of windows that move by more than one. Windows in three
+dimensions that share slabs pool along the depth first.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from .blocks import EVERY_TYPE, LANES, channel_blocks, channel_tail, is_blocked,
 from .implementation import NativeImplementation
 from .pooling_bytes import NativeBytePooling
 
+#: Vectors that registers hold beside what is combined with them, by ISA level; others have no loads with masks.
+_VECTORS = {"x86-64-v4": 4, "x86-64-v3": 2}
 #: Elements of a row that `pooling_rows` has room for.
 _ROOM = 1024
 #: Columns of windows that `pooling_shifts` combines: with more, other kernels have less work.
@@ -54,9 +57,9 @@ class NativePooling(NativeImplementation[Pooling]):
         memories: tuple[LaunchArgument, ...] = (("m", (Arg.SRC, 0)), ("m", (Arg.DST, 0)))
         if op.dst.dtype in _LONGS and op.algorithm == "max":
             return self._longs(op, memories)
-        return self._slabs(op, memories) if _shares_slabs(op) else self._planes(op, memories)
+        return self._slabs(op, memories, target) if _shares_slabs(op) else self._planes(op, memories, target)
 
-    def _planes(self, op: Pooling, memories: tuple[LaunchArgument, ...]) -> Program:
+    def _planes(self, op: Pooling, memories: tuple[LaunchArgument, ...], target: Target) -> Program:
         images = math.prod(op.dst.dims[:2])
         lines = math.prod(op.dst.dims[2:-1])
         if is_blocked(op.dst):
@@ -72,11 +75,16 @@ class NativePooling(NativeImplementation[Pooling]):
             kernel = KernelSpec.of("pooling_pairs", algorithm="max" if op.algorithm == "max" else "avg")
             launch = Launch(0, (*memories, ("t", 0)), images * math.prod(op.dst.dims[2:-2]))
             return Program((kernel,), (launch,), tables=_geometry(op))
+        if vectors := _is_short(op, target.isa):
+            part: dict[str, str | int] = {"algorithm": op.algorithm, "window": op.kernel[-1], "stride": op.strides[-1]}
+            kernel = KernelSpec.of("pooling_short", **part, vectors=vectors)
+            launch = Launch(0, (*memories, ("t", 0)), images * math.prod(op.dst.dims[2:-2]))
+            return Program((kernel,), (launch,), tables=_geometry(op))
         if _is_separable(op):
             return _separate(op, (*memories, ("t", 0)), images)
         return self._one(op, "rows", (*memories, ("t", 0)), images * lines, _geometry(op))
 
-    def _slabs(self, op: Pooling, memories: tuple[LaunchArgument, ...]) -> Program:
+    def _slabs(self, op: Pooling, memories: tuple[LaunchArgument, ...], machine: Target) -> Program:
         """Return the program that pools along the depth first, then in two dimensions."""
         between = MemoryDesc((*op.src.dims[:2], op.dst.dims[2], *op.src.dims[3:]), op.src.dtype, op.src.tag)
         flat = replace(
@@ -85,8 +93,8 @@ class NativePooling(NativeImplementation[Pooling]):
         )  # fmt: skip
         source, target = memories
         # Behind the scratchpad of the second step.
-        room = -(-self._planes(flat, memories).scratchpad // 64) * 64
-        then = self._planes(flat, (("s", room), target))
+        room = -(-self._planes(flat, memories, machine).scratchpad // 64) * 64
+        then = self._planes(flat, (("s", room), target), machine)
         elements = math.prod(between.padded_dims[3:])
         images = op.dst.dims[0] * op.dst.padded_dims[1]
         if is_blocked(op.dst):
@@ -175,6 +183,18 @@ def _slides(op: Pooling) -> bool:
     *deep, height, width = zip(op.kernel, op.strides, op.dilations, op.padding_l, strict=True)
     flat = all(each == (1, 1, 0, 0) for each in deep) and op.src.dims[2:-2] == op.dst.dims[2:-2]
     return flat and all(each[:3] == (3, 1, 0) for each in (height, width)) and not _is_whole(op)
+
+
+def _is_short(op: Pooling, isa: str) -> int:
+    """Return how many vectors hold what the windows of a row see, 0 if `pooling_short` does not take these windows."""
+    deep = [*zip(op.kernel, op.strides, op.padding_l, strict=True)][:-2]
+    flat = all(each == (1, 1, 0) for each in deep) and op.src.dims[2:-2] == op.dst.dims[2:-2]
+    window, stride = op.kernel[-1], op.strides[-1]
+    few = op.dst.dims[-1] <= LANES and window <= _SHIFTS and 1 < stride <= _SHIFTS
+    if op.dst.dtype != "f32" or any(op.dilations) or not (flat and few):
+        return 0
+    vectors = -(-((op.dst.dims[-1] - 1) * stride + window) // LANES)
+    return vectors if vectors <= _VECTORS.get(isa, 0) else 0
 
 
 def _is_near(op: Pooling) -> bool:

@@ -27,20 +27,25 @@ class Columns:
     join: Any  #: (columns, columns) -> both combined
     sort: Any  #: (columns in order) -> those whose numbers have the same remainder side by side
     along: Any  #: (sorted columns, those of the next windows) -> what each window sees of a row, combined
+    apart: Any  #: (columns in order) -> the same, if no window sees others
 
 
-def make_columns(dtype: str, stride: int, window: int, takes_max: bool) -> Columns:
-    """Return the intrinsics for windows of ``window`` columns that move by ``stride``, 2 to 4."""
+def make_columns(dtype: str, stride: int, window: int, takes_max: bool, vectors: int = 0) -> Columns:
+    """Return the intrinsics for windows of ``window`` columns that move by ``stride``.
+
+    Sorted columns are in as many vectors, 2 to 4; columns that `apart` sees are in any number of ``vectors``.
+    """
     of = elements(dtype)
     lanes = vector if of.real is np.float32 else doubles
-    bundle = types.Type(f"{stride} of {lanes}", ir.LiteralStructType([lanes.lowered] * stride))
+    count = vectors or stride
+    bundle = types.Type(f"{count} of {lanes}", ir.LiteralStructType([lanes.lowered] * count))
     _, emit_inside = load_inside(dtype).typing(None, types.int64, types.int64, types.int64, lanes)
 
     def combine(b: Builder, x: Value, y: Value) -> Value:
         return maximum(b, x, y) if takes_max else b.fadd(x, y)
 
     def parts(b: Builder, value: Value) -> list[Value]:
-        return [b.extract_value(value, number) for number in range(stride)]
+        return [b.extract_value(value, number) for number in range(count)]
 
     def whole(b: Builder, values: Sequence[Value]) -> Value:
         found = ir.Constant(bundle.lowered, ir.Undefined)
@@ -50,13 +55,13 @@ def make_columns(dtype: str, stride: int, window: int, takes_max: bool) -> Colum
 
     @intrinsic
     def none(_: Any, lane: Any) -> Any:
-        return bundle(lane), lambda context, b, sig, a: whole(b, [a[0]] * stride)
+        return bundle(lane), lambda context, b, sig, a: whole(b, [a[0]] * count)
 
     @intrinsic
     def take(_: Any, columns: Any, address: types.Integer) -> Any:
         def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
             step = of.size * LANES
-            found = [emit_load(b, b.add(a[1], I64(step * number)), dtype) for number in range(stride)]
+            found = [emit_load(b, b.add(a[1], I64(step * number)), dtype) for number in range(count)]
             return whole(b, [combine(b, x, y) for x, y in zip(found, parts(b, a[0]), strict=True)])
 
         return bundle(bundle, types.int64), emit
@@ -69,7 +74,7 @@ def make_columns(dtype: str, stride: int, window: int, takes_max: bool) -> Colum
             before, row, index, limit, fill = a
             found = [
                 emit_inside(context, b, sig, [row, b.add(index, I64(LANES * number)), limit, fill])
-                for number in range(stride)
+                for number in range(count)
             ]
             return whole(b, [combine(b, x, y) for x, y in zip(found, parts(b, before), strict=True)])
 
@@ -100,7 +105,19 @@ def make_columns(dtype: str, stride: int, window: int, takes_max: bool) -> Colum
 
         return lanes(bundle, bundle), emit
 
-    return Columns(none, take, take_inside, join, sort, along)
+    @intrinsic
+    def apart(_: Any, columns: Any) -> Any:
+        def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
+            values = parts(b, a[0])
+            found: Value | None = None
+            for column in range(window):
+                value = _picked(b, values, [stride * lane + column for lane in range(LANES)])
+                found = value if found is None else combine(b, value, found)
+            return found
+
+        return lanes(bundle), emit
+
+    return Columns(none, take, take_inside, join, sort, along, apart)
 
 
 def _sorted(b: Builder, values: list[Value]) -> list[Value]:
@@ -119,6 +136,21 @@ def _sorted(b: Builder, values: list[Value]) -> list[Value]:
             below = [lane if number < 2 * LANES else number - LANES for lane, number in enumerate(numbers)]
             value = _shuffled(b, value, values[2], below)
         found.append(value)
+    return found
+
+
+def _picked(b: Builder, values: list[Value], numbers: Sequence[int]) -> Value:
+    """Return lanes of several vectors by their numbers; lanes whose numbers are behind them are any."""
+    found = values[0]
+    for place, value in enumerate([*values[1:], *values[:1]][: max(1, len(values) - 1)], 1):
+        first, end = LANES * place, LANES * (place + 1)
+        before = numbers if place == 1 else range(LANES)
+        found = _shuffled(
+            b, found, value, [
+                LANES + number - first if first <= number < end else max(0, min(own, LANES - 1))
+                for own, number in zip(before, numbers, strict=True)
+            ],
+        )  # fmt: skip
     return found
 
 

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import re
+import shutil
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from poolrt.workers.desc import Arg, MemoryDesc, Pooling, PrimitiveAttr
 from poolrt.workers.engines.target import cpu_target
 from poolrt.workers.implementations.primitive_desc import primitive_desc
+from poolrt.workers.kernels.native.compiler.codegen import compile_kernel
+from poolrt.workers.kernels.spec import KernelSpec
 from tests.references import numpy_type, results
 from tests.workers.cases import Case, cases
 from tests.workers.cases.longs import long_maxima
 from tests.workers.drawn import drawn
+from tests.workers.kernels.native.test_conv import loops
 from tests.workers.levels import target_of
 from tests.workers.native_runner import NativeRunner
 
@@ -96,7 +103,8 @@ def test_few_columns_that_move_by_two_to_four(algorithm: str, dtype: str, isa: s
         stride = int(rng.integers(2, 5))
         kernel = (*deep, int(rng.integers(1, 5)), int(rng.integers(3 if stride == 2 else 2, 8)))
         left, right = (tuple(int(rng.integers(0, size)) for size in kernel) for _ in range(2))
-        dims = (2, 3, *(int(size) for size in rng.integers(5, 9, len(deep) + 1)), int(rng.integers(16, 200)))
+        # Windows of f32 in planes of 16 columns of windows at most have a kernel of their own.
+        dims = (2, 3, *(int(size) for size in rng.integers(5, 9, len(deep) + 1)), int(rng.integers(70, 200)))
         strides = (*(int(size) for size in rng.integers(1, 4, len(kernel) - 1)), stride)
         sizes = tuple(
             (size + before + behind - window) // step + 1
@@ -115,6 +123,44 @@ def test_few_columns_that_move_by_two_to_four(algorithm: str, dtype: str, isa: s
             np.testing.assert_array_equal(got, np.rint(want), f"{op}")
         else:
             np.testing.assert_allclose(got.astype(np.float64), want, 5e-4 if dtype == "f16" else 2e-7, err_msg=f"{op}")
+
+
+@pytest.mark.parametrize("algorithm", ["max", "avg_include_padding", "avg_exclude_padding"])
+def test_planes_of_few_columns_of_windows(algorithm: str, isa: str, native: NativeRunner) -> None:
+    """Windows that see each other's columns and such that leave some out, with padding on any side."""
+    rng = np.random.default_rng()
+    for stride, most in drawn(((2, 5), (3, 4), (5, 7), (7, 7), (4, 2)), 2):
+        wanted = int(rng.integers(1, min(16, (32 - most) // stride) + 1))
+        kernel = (int(rng.integers(1, 5)), int(rng.integers(1, most + 1)))
+        left, right = (tuple(int(rng.integers(0, size)) for size in kernel) for _ in range(2))
+        width = max(1, (wanted - 1) * stride + kernel[1] - left[1] - right[1] + int(rng.integers(0, stride)))
+        dims = (2, 3, int(rng.integers(4, 9)), width)
+        sizes = tuple(
+            (size + before + behind - window) // stride + 1
+            for size, before, behind, window in zip(dims[2:], left, right, kernel, strict=True)
+        )
+        src, dst = MemoryDesc(dims, "f32"), MemoryDesc((*dims[:2], *sizes), "f32")
+        op = Pooling(src, dst, algorithm, kernel, (stride,) * 2, (0, 0), left, right)
+        pd = primitive_desc(op, PrimitiveAttr(), target_of(isa))
+        # The weakest level has no loads with masks.
+        if op.kernel != op.src.dims[2:] and isa != "x86-64-v2":
+            assert [each.generator for each in pd.program().kernels] == ["pooling_short"], op
+        given = rng.standard_normal(dims).astype(np.float32)
+        given[rng.random(dims) < 0.02] = -np.inf
+        want = results(op, PrimitiveAttr(), {Arg.SRC: given.astype(np.float64)})[Arg.DST]
+        got = native.results(pd, {Arg.SRC: given})[Arg.DST]
+        np.testing.assert_allclose(got, want, 1e-5, 1e-5, err_msg=f"{op}")
+
+
+@pytest.mark.skipif(shutil.which("objdump") is None, reason="needs objdump")
+@pytest.mark.parametrize("isa", ["x86-64-v3", "x86-64-v4"])
+def test_rows_of_few_columns_of_windows_stay_in_registers(isa: str, tmp_path: Path) -> None:
+    for vectors in (2, 4) if isa == "x86-64-v4" else (2,):
+        spec = KernelSpec.of("pooling_short", algorithm="avg_exclude_padding", window=5, stride=2, vectors=vectors)
+        rows = [body for body in loops(compile_kernel(spec, isa), tmp_path, "addps") if len(body) > 2]
+        assert rows
+        for body in rows:
+            assert not [line for line in body if re.search("[xyz]mm", line) and "(%rsp" in line], body
 
 
 @pytest.mark.parametrize("algorithm", ["max", "avg_include_padding", "avg_exclude_padding"])

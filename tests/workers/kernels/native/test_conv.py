@@ -19,6 +19,11 @@ SHAPES = [(56, 56), (7, 7), (1, 49), (5, 5), (3, 3), (2, 2), (1, 1), (9, 9), (1,
 
 def loops_with_multiplications(binary: bytes, folder: Path) -> list[list[str]]:
     """Return the instructions of each innermost loop that multiplies vectors."""
+    return loops(binary, folder, "fmadd|mulp[sd]|pmul|pmadd|dpb")
+
+
+def loops(binary: bytes, folder: Path, pattern: str) -> list[list[str]]:
+    """Return the instructions of each innermost loop that has one of some instructions."""
     (folder / "k.o").write_bytes(binary)
     listing = subprocess.run(
         ["objdump", "-d", "--no-show-raw-insn", str(folder / "k.o")], capture_output=True, text=True, check=True
@@ -32,7 +37,7 @@ def loops_with_multiplications(binary: bytes, folder: Path) -> list[list[str]]:
         if start is not None and start <= number:
             body = lines[start : number + 1]
             inner = not any(re.search(r"\sj\w+\s", other) for other in body[:-1])
-            if inner and any(re.search("fmadd|mulp[sd]|pmul|pmadd|dpb", other) for other in body):
+            if inner and any(re.search(pattern, other) for other in body):
                 found.append(body)
     return found
 

@@ -1,0 +1,79 @@
+"""Pool windows of row-major planes of at most 16 columns of windows, plane by plane.
+
+The rows of a window are combined into a few vectors, which hold all columns that the windows see. Each column of the windows is
+then a permutation of these, known when the kernel is compiled. All rows have one mask, and one vector of divisors unless windows
+leave the plane above or below. The geometry is the table of `pooling`; windows are flat and dense. A work item is a plane.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .compiler import types
+from .compiler.language import inlined
+from .elements import elements
+from .pooling import DIM, dimension
+from .pooling_columns import make_columns
+from .vec import vadd, vcount_inside, vdiv, vmax, vmul, vset
+
+
+def make(isa: str, algorithm: str, window: int, stride: int, vectors: int) -> tuple[Callable[..., None], Any]:
+    """Return the kernel for ``max``, ``avg_include_padding`` or ``avg_exclude_padding`` of f32, and its signature.
+
+    A window has ``window`` columns, and moves by ``stride``; the windows of a row see what ``vectors`` hold, padding included.
+    """
+    takes_max, counts_padding = algorithm == "max", algorithm == "avg_include_padding"
+    start = np.float32(-np.inf if takes_max else 0.0)
+    of = elements("f32")
+    store, store_part = of.store, of.store_part
+    columns = make_columns("f32", stride, window, takes_max, vectors)
+    none, take_inside, apart = columns.none, columns.take_inside, columns.apart
+
+    @inlined
+    def divisor(left: int, width: int, rows: int) -> Any:
+        """Return what the sums of the windows of a row are scaled with, of which each sees ``rows`` rows."""
+        inside_of_row = vset(np.float32(window))
+        if not counts_padding:
+            inside_of_row = vset(np.float32(0.0))
+            for column in range(window):
+                inside_of_row = vadd(vcount_inside(column - left, stride, width), inside_of_row)
+        counts = vmax(vmul(inside_of_row, vset(np.float32(rows))), vset(np.float32(1.0)))
+        return vdiv(vset(np.float32(1.0)), counts)
+
+    def kernel(begin: int, end: int, src: int, dst: int, table: int) -> None:
+        height, out_height, window_h, stride_h, _, left_h = dimension(table + DIM)
+        width, out_width, _, _, _, left_w = dimension(table + 2 * DIM)
+        nothing = vset(start)
+        down, below = 4 * width, 4 * out_width
+        whole = divisor(left_w, width, window_h)
+        target = dst + begin * out_height * below
+        # Up to here a vector may be stored: what is behind a row is stored later, unless it is another range's.
+        last = dst + end * out_height * below - 64
+        for item in range(begin, end):
+            plane = src + item * height * down
+            first = -left_h
+            for _ in range(out_height):
+                low, high = max(first, 0), min(first + window_h, height)
+                found = none(nothing)
+                line = plane + low * down
+                stop = plane + high * down
+                while line < stop:
+                    found = take_inside(found, line, -left_w, width, nothing)
+                    line += down
+                value = apart(found)
+                if not takes_max:
+                    if counts_padding or high - low == window_h:
+                        value = vmul(value, whole)
+                    else:
+                        value = vmul(value, divisor(left_w, width, max(high - low, 0)))
+                if target <= last:
+                    store(target, value)
+                else:
+                    store_part(target, value, out_width)
+                target += below
+                first += stride_h
+
+    return kernel, types.void(*[types.int64] * 5)
