@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import struct
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from poolrt.cachestore.deferred_dataclass import replace
 
@@ -21,6 +21,11 @@ from .convolution_chunks import Sizes, cut, takes_chunks
 from .convolution_tiles import strips, tiling
 from .convolution_window import Window
 from .nest_builder import NestBuilder
+
+#: Inputs and outputs of groups of which blocks of 16 channels have whole ones.
+_ALIGNED: Final = (2, 4, 8)
+#: ISA levels whose registers hold the sums of a tile beside inputs that are shuffled.
+_WITH_ALIGNED: Final = ("x86-64-v4",)
 
 
 class NativeGroupedConvolution:
@@ -42,14 +47,14 @@ class NativeGroupedConvolution:
         for md in (op.src, op.dst):
             if md.tag != blocked_tag(md.ndims):
                 return f"layout {md.tag}; only blocks of 16 channels are supported"
-        if op.weights.tag != group_weights_tag(op):
-            return f"weights layout {op.weights.tag}; only {group_weights_tag(op)} is supported"
+        if op.weights.tag != _weights_tag(op, target.isa):
+            return f"weights layout {op.weights.tag}; only {_weights_tag(op, target.isa)} is supported"
         return refuse(op.src, op.dst) or refuse_operands(op) or refuse_bounded(attr, op.dst)
 
     def complete(self, op: Convolution, attr: PrimitiveAttr, target: Target) -> Convolution:
         tag = blocked_tag(op.src.ndims)
         return replace(
-            op, src=chosen(op.src, tag), weights=chosen(op.weights, group_weights_tag(op)), dst=chosen(op.dst, tag),
+            op, src=chosen(op.src, tag), weights=chosen(op.weights, _weights_tag(op, target.isa)), dst=chosen(op.dst, tag),
             bias=op.bias and chosen(op.bias, ""),
         )  # fmt: skip
 
@@ -61,7 +66,7 @@ class NativeGroupedConvolution:
         build = NestBuilder()
         source = padded(build, window, ("m", (int(Arg.SRC), 0)), op.src.dims[0] * planes)
         reach = Reach.of(window, 1, 0)
-        if takes_chunks(target.isa, reach.shape[1] * reach.shape[2]):
+        if not _group_inputs(op, target.isa) and takes_chunks(target.isa, reach.shape[1] * reach.shape[2]):
             _launch_parts(build, op, attr, target, source, reach)
         else:
             _launch_masked(build, op, attr, target, source, reach)
@@ -71,14 +76,15 @@ class NativeGroupedConvolution:
 def _launch_masked(
     build: NestBuilder, op: Convolution, attr: PrimitiveAttr, target: Target, source: LaunchArgument, reach: Reach
 ) -> None:
-    """Add the launch that sums the inputs of all groups of a block at once, with weights that are masked."""
+    """Add the launch that sums the inputs of all groups of a block at once, with weights that are masked, or in order."""
     slabs, height, width = reach.shape
     tiles = tiling(target.isa, height, width, 1)
-    blocks = op.dst.padded_dims[1] // 16
+    blocks, inputs = op.dst.padded_dims[1] // 16, _group_inputs(op, target.isa)
     block_table: list[int] = []
     steps: list[int] = []
     for block in range(blocks):
-        found = _steps(op, block, _taps(reach), reach.plane)
+        taps = _taps(reach)
+        found = _aligned_steps(block, taps, reach.plane, inputs) if inputs else _steps(op, block, taps, reach.plane)
         block_table += [8 * len(steps), len(found)]
         steps += [value for step in found for value in step]
     planes = op.src.padded_dims[1] // 16
@@ -91,7 +97,8 @@ def _launch_masked(
         *ints((len(cuts) - 1, blocks, op.dst.dims[1], image, reach.row, op.dst.dims[1] // op.groups * 4)),
         *ints((math.prod(reach.shape) * 64,)), ("f", low), ("f", bound),
     )  # fmt: skip
-    kernel = KernelSpec.of("conv_grouped", tiles=tiles.kinds, step=64, ragged=op.dst.dims[1] % 16 != 0)
+    more = {"inputs": inputs} if inputs else {}
+    kernel = KernelSpec.of("conv_grouped", tiles=tiles.kinds, step=64, ragged=op.dst.dims[1] % 16 != 0, **more)
     build.launch(kernel, args, op.dst.dims[0] * (len(cuts) - 1) * blocks)
 
 
@@ -199,10 +206,27 @@ def _steps(op: Convolution, block: int, taps: list[int], plane: int) -> list[tup
     return found
 
 
+def _aligned_steps(block: int, taps: list[int], plane: int, inputs: int) -> list[tuple[int, int, int, int]]:
+    """Return the same of a block that has whole groups, with as many inputs as outputs, without the bits."""
+    first = block * len(taps)
+    return [(block * plane + tap, inputs, (first + number) * inputs * 64, 0) for number, tap in enumerate(taps)]
+
+
 def _runs(first: int, count: int) -> list[tuple[int, int]]:
     """Cut the channels of a group where a block of 16 begins, in the tensor or in the group: first channels and lengths."""
     marks = {first, first + count, *range(-(-first // 16) * 16, first + count, 16), *range(first, first + count, 16)}
     return [(at, to - at) for at, to in itertools.pairwise(sorted(marks))]
+
+
+def _group_inputs(op: Convolution, isa: str) -> int:
+    """Return the inputs of a group if it has as many outputs and 16 channels are whole groups, else 0."""
+    inputs = op.weights.dims[1]
+    return inputs if isa in _WITH_ALIGNED and inputs in _ALIGNED and op.dst.dims[1] == op.groups * inputs else 0
+
+
+def _weights_tag(op: Convolution, isa: str) -> str:
+    """Return the tag that the kernel reads: of groups that share blocks, 16 outputs side by side for each input."""
+    return f"A{'cdefghijkl'[: op.weights.ndims - 2]}b16a" if _group_inputs(op, isa) else group_weights_tag(op)
 
 
 def group_weights_tag(op: Convolution) -> str:

@@ -16,8 +16,12 @@ from .reduce_tile import NO_RESIDUAL, TileShape, make_tile
 from .vec import iload
 
 
-def make(isa: str, tiles: tuple[tuple[int, ...], ...], step: int, ragged: bool) -> tuple[Callable[..., None], Any]:
+def make(
+    isa: str, tiles: tuple[tuple[int, ...], ...], step: int, ragged: bool, inputs: int = 0
+) -> tuple[Callable[..., None], Any]:
     """Return the kernel for one or two kinds of ``tiles``, as `conv` has them, of one block of outputs.
+
+    If groups have as many ``inputs`` as outputs, and a block has whole groups, its sums run over one block of inputs.
 
     Arguments of the kernel, sizes in bytes unless said otherwise: addresses of src, weights, bias (0: none), dst and
     residual (0: none); the tables ``block_table`` (for each block of outputs the start of its steps in ``steps``, and their
@@ -27,7 +31,9 @@ def make(isa: str, tiles: tuple[tuple[int, ...], ...], step: int, ragged: bool) 
     One item of work is a strip of tiles for one output block of one image.
     """
     tail = "zero" if ragged else "none"
-    first, second = (make_tile(TileShape(runs, 1, step, 4, tail, masked=True)) for runs in (tiles[0], tiles[-1]))
+    first, second = (
+        make_tile(TileShape(runs, 1, step, 4, tail, masked=True, inputs=inputs)) for runs in (tiles[0], tiles[-1])
+    )
     two = len(tiles) > 1
 
     def conv_grouped(

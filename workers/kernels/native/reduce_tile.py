@@ -24,6 +24,7 @@ from .vec import (
     I32,
     I64,
     VF,
+    VI,
     VM,
     WIDTH,
     Builder,
@@ -53,8 +54,9 @@ class TileShape:
     from one input to the next, or an argument says how many (OPEN). ``tail`` is the treatment of lanes behind the last
     output: "none" there are none, "zero" they are stored as zeros, "keep" they are not stored. Steps of a ``masked`` tile,
     which has one block, have the entries (source offset, lanes, offset in the weights, outputs as bits): its weights count as
-    zeros for the other outputs. ``asks`` says what a tile prefetches beside a residual: "weights" while it reads others, or
-    "dst" at the beginning.
+    zeros for the other outputs. If groups have as many ``inputs`` as outputs, and 16 channels are whole groups, a step of it
+    reads the 16 inputs of these groups, and has a row of weights for each input of a group. ``asks`` says what a tile
+    prefetches beside a residual: "weights" while it reads others, or "dst" at the beginning.
     """
 
     runs: tuple[int, ...]
@@ -63,6 +65,7 @@ class TileShape:
     lane: int
     tail: str
     masked: bool = False
+    inputs: int = 0
     asks: str = "weights"
 
 
@@ -101,7 +104,8 @@ def make_tile(shape: TileShape) -> Any:
         def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
             arguments = _Arguments(*a)
             _ask_early(b, shape, arguments)
-            _emit_stores(b, shape, arguments, _emit_sums(b, shape, arguments))
+            emit_sums = _emit_group_sums if shape.inputs else _emit_sums
+            _emit_stores(b, shape, arguments, emit_sums(b, shape, arguments))
             return context.get_dummy_value()
 
         return types.void(*[types.int64] * 16, types.float32, types.float32), emit
@@ -206,6 +210,39 @@ def _emit_sums(b: Builder, shape: TileShape, a: _Arguments) -> list[Value]:
     b.cbranch(b.icmp_signed("<", t_next, a.T), outer, done)
     b.position_at_end(done)
     return new
+
+
+def _emit_group_sums(b: Builder, shape: TileShape, a: _Arguments) -> list[Value]:
+    """Return the sums of groups: each input is shuffled to the lanes of the outputs of its group."""
+    start = _bias(b, a.bias, a.biased)
+    before, step, done = b.block, b.append_basic_block("step"), b.append_basic_block("store")
+    b.branch(step)
+    b.position_at_end(step)
+    t = _phi(b, I64, I64(0), before)
+    carried = [_phi(b, VF, start, before) for _ in range(sum(shape.runs))]
+    entry = b.add(a.steps, b.mul(t, I64(32)))
+    offset, first = (b.load(pointer(b, b.add(entry, I64(at)), I64), align=8) for at in (0, 16))
+    source, row = b.add(a.src, offset), b.add(a.weights, first)
+    places = [
+        b.add(source, b.add(b.mul(a.run, I64(index)), I64(position * shape.step)))
+        for index, length in enumerate(shape.runs)
+        for position in range(length)
+    ]
+    sums: list[Value] = list(carried)
+    for i in range(shape.inputs):
+        factor = load(b, b.add(row, I64(WIDTH * i)))
+        lanes = ir.Constant(VI, [lane // shape.inputs * shape.inputs + i for lane in range(16)])
+        for index, place in enumerate(places):
+            # Else LLVM would keep what it reads twice in registers, and sums on the stack.
+            b.asm(ir.FunctionType(ir.VoidType(), []), "", "~{memory}", [], True)
+            value = load(b, place)
+            sums[index] = fma(b, b.shuffle_vector(value, value, lanes), factor, sums[index])
+    t_next = b.add(t, I64(1))
+    for phi, value in zip((t, *carried), (t_next, *sums), strict=True):
+        phi.add_incoming(value, step)
+    b.cbranch(b.icmp_signed("<", t_next, a.T), step, done)
+    b.position_at_end(done)
+    return sums
 
 
 def _emit_stores(b: Builder, shape: TileShape, a: _Arguments, sums: list[Value]) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+import numpy as np
 import pytest
 
 from poolrt.workers.desc import Arg, Convolution, MemoryDesc, PostOp, PrimitiveAttr
-from poolrt.workers.engines.target import cpu_target
+from poolrt.workers.engines.target import Target, cpu_target
 from poolrt.workers.implementations.native.convolution_tiles import tiling
 from poolrt.workers.implementations.native.convolution_walks import Walks, corners, taps_of
 from poolrt.workers.implementations.native.convolution_window import Window
@@ -87,6 +88,14 @@ def test_the_best_implementation_is_chosen(op: Convolution, name: str, weights: 
     assert (pd.impl_name(), pd.memories()[Arg.WEIGHTS].tag) == (name, weights)
 
 
+@pytest.mark.parametrize(("isa", "weights"), [("x86-64-v3", "ABcde16b4a"), ("x86-64-v4", "Acdeb16a")])
+def test_groups_that_share_blocks_have_weights_in_the_order_of_the_kernel(isa: str, weights: str) -> None:
+    pd = primitive_desc(
+        convolution(128, 128, 9, 3, groups=32, rank=3), PrimitiveAttr(), Target("cpu", "native", (("isa", isa),))
+    )
+    assert (pd.impl_name(), pd.memories()[Arg.WEIGHTS].tag) == ("native:grouped", weights)
+
+
 @pytest.mark.parametrize(
     "step",
     [
@@ -159,6 +168,28 @@ def test_taps_that_read_only_padding_are_left_out(
         for arg, dims in ((Arg.SRC, op.src.dims), (Arg.WEIGHTS, op.weights.dims), (Arg.BIAS, (oc,)))
     }
     for variant in completed(Case("far taps", op, args, rtol=0), isa):
+        native.check(variant, isa)
+
+
+@pytest.mark.parametrize(("inputs", "groups", "size"), [(2, 9, (7, 5)), (4, 8, (3, 4, 20)), (8, 3, (19,))])
+def test_groups_that_share_blocks_of_channels(
+    native: NativeRunner, isa: str, inputs: int, groups: int, size: tuple[int, ...]
+) -> None:
+    channels, step = inputs * groups, int(np.random.default_rng().integers(1, 3))
+
+    def md(*dims: int) -> MemoryDesc:
+        return MemoryDesc(dims, "f32", "any")
+
+    out, ones, kernel = tuple((each - 1) // step + 1 for each in size), (1,) * len(size), (3,) * len(size)
+    op = Convolution(
+        md(2, channels, *size), md(channels, inputs, *kernel), md(channels), md(2, channels, *out), (step,) * len(size),
+        (0,) * len(size), ones, ones, groups,
+    )  # fmt: skip
+    args = {
+        int(arg): integers(dims, arg)
+        for arg, dims in ((Arg.SRC, op.src.dims), (Arg.WEIGHTS, op.weights.dims), (Arg.BIAS, (channels,)))
+    }
+    for variant in completed(Case("shared blocks", op, args, rtol=0), isa):
         native.check(variant, isa)
 
 

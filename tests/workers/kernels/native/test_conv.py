@@ -74,6 +74,17 @@ def test_a_tile_of_positions_has_no_instruction_in_its_loop_that_could_be_outsid
 
 
 @pytest.mark.skipif(shutil.which("objdump") is None, reason="needs objdump")
+@pytest.mark.parametrize("inputs", [2, 4, 8])
+def test_the_sums_of_groups_stay_in_registers(inputs: int, tmp_path: Path) -> None:
+    spec = KernelSpec.of("conv_grouped", tiles=((14,), (13,)), step=64, ragged=False, inputs=inputs)
+    loops = loops_with_multiplications(compile_kernel(spec, "x86-64-v4"), tmp_path)
+    found = [sum("fmadd" in line for line in body) for body in loops]
+    assert sorted(found) == [13 * inputs, 14 * inputs]
+    for body in loops:
+        assert not [line for line in body if re.search("[xyz]mm", line) and "(%rsp" in line]
+
+
+@pytest.mark.skipif(shutil.which("objdump") is None, reason="needs objdump")
 @pytest.mark.parametrize("row", [(7, 7, 7, 1, 1, 3), (14, 14, 3, 1, 1, 1), (14, 7, 5, 2, 1, 2)])
 def test_the_sums_of_a_short_row_stay_in_registers(row: tuple[int, ...], tmp_path: Path) -> None:
     spec = KernelSpec.of("conv_depthwise", ragged=False, row=row)
