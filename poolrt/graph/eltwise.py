@@ -11,7 +11,8 @@ from poolrt.workers.desc.typed import shorten, to_float
 #: algorithm -> (alpha, beta); one that is missing has no parameters, 0 for both. None means that there is no default.
 _DEFAULTS: Final[Mapping[str, tuple[float | None, float | None]]] = {
     "elu": (1.0, 0.0),
-    "linear": (1.0, 0.0),
+    # A sum with -0 keeps the sign of a product that is 0.
+    "linear": (1.0, -0.0),
     "clip": (None, None),
     "clip_v2": (None, None),
     "pow": (1.0, None),

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias, cast
 
+import numpy as np
+
 from poolrt.cachestore.deferred_dataclass import dataclass, replace
 from poolrt.workers.desc import type_name
 
@@ -174,8 +176,9 @@ class NodeCall:
         return int(self._attribute(name, default, int, "an integer"))
 
     def number(self, name: str, default: float | None = None) -> float:
-        """Return an attribute that is a number."""
-        return float(self._attribute(name, default, (float, int), "a number"))
+        """Return an attribute that is a number; ONNX's defaults are of float32, as attributes are."""
+        usual = None if default is None else float(np.float32(default))
+        return float(self._attribute(name, usual, (float, int), "a number"))
 
     def text(self, name: str, default: str) -> str:
         """Return an attribute that is text."""

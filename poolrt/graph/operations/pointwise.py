@@ -26,7 +26,7 @@ class Pointwise(Family):
     ) -> Value:
         """Apply a function of one variable to every element.
 
-        ``relu`` (alpha 0: slope below 0) ``tanh elu`` (alpha 1) ``square abs sqrt linear`` (alpha 1 * x + beta 0)
+        ``relu`` (alpha 0: slope below 0) ``tanh elu`` (alpha 1) ``square abs sqrt linear`` (alpha 1 * x + beta -0)
         ``logistic exp log clip`` (to alpha .. beta) ``clip_v2`` (the same; its gradient differs at the limits)
         ``gelu_erf gelu_tanh hardsigmoid`` (alpha 1/6 * x + beta 1/2, clipped to 0 .. 1) ``hardswish`` (x times
         hardsigmoid) ``softplus`` (log(1 + exp(alpha 1 * x)) / alpha) ``swish`` (x times logistic(alpha 1 * x)) ``mish

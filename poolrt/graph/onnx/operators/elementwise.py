@@ -170,7 +170,7 @@ def selu(call: NodeCall) -> Operand:
 
 def mean(call: NodeCall) -> Operand:
     """Divide the sum by the number of tensors."""
-    return call.math.eltwise(_combine(call, "add"), "linear", 1 / len(call.operands), 0.0)
+    return call.math.eltwise(_combine(call, "add"), "linear", 1 / len(call.operands))
 
 
 def gelu(call: NodeCall) -> Operand:

@@ -35,7 +35,7 @@ def determinant(call: NodeCall) -> Operand:
         chosen = m.gather_elements(left, m.expand(place, (batch, 1, size)), 1)
         pivot = m.slice(chosen, [0], [1], [2], [1])
         is_first = m.binary(place, np.zeros((1, 1, 1), np.int64), "eq")
-        signed = m.select(is_first, pivot, m.eltwise(pivot, "linear", -1.0, 0.0))
+        signed = m.select(is_first, pivot, m.eltwise(pivot, "linear", -1.0))
         total = m.binary(total, signed, "mul")
         # The chosen row and the first change places.
         numbers = np.arange(size, dtype=np.int64).reshape(1, size, 1)

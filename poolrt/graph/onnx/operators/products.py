@@ -185,7 +185,7 @@ def _scaled(call: NodeCall, operand: Operand, factor: float) -> Operand:
     if factor == 1.0:
         return operand
     if dtype in FLOATS:
-        return call.math.eltwise(operand, "linear", factor, 0.0)
+        return call.math.eltwise(operand, "linear", factor)
     # The factor modulo 2**64, whose low bits are those of the type: products wrap.
     whole = np.array(int(factor) % 2**64, np.uint64).astype(dtype)
     return call.math.binary(operand, whole, "wrap_mul" if dtype in WRAPS_AS else "mul")

@@ -10,6 +10,7 @@ import onnx
 import pytest
 from numpy.typing import NDArray
 from onnx import helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
 
 from poolrt import Executor, load_onnx
 from poolrt.workers.primitives.provider import PrimitiveProvider
@@ -67,6 +68,22 @@ def test_hyperbolic_functions_are_precise_everywhere(
     found = run(operator, {"x": x})
     np.testing.assert_allclose(found, want, rtol=1e-6 if dtype == np.float32 else 1e-12, atol=0)
     np.testing.assert_array_equal(np.signbit(found[want == 0]), np.signbit(want[want == 0]))
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_negative_zeros_have_their_sign(run: Callable[..., Array], dtype: type[np.floating[Any]]) -> None:
+    x = np.array([0.0, -0.0, 1.5, -INF, NAN], dtype)
+    found = run("Neg", {"x": x})
+    np.testing.assert_array_equal(found, -x)
+    np.testing.assert_array_equal(np.signbit(found[:4]), np.signbit(-x[:4]))
+
+
+@pytest.mark.parametrize("operator", ["HardSigmoid", "LeakyRelu"])
+def test_defaults_of_attributes_are_numbers_of_float32(run: Callable[..., Array], operator: str) -> None:
+    x = np.array([-1.25, -0.3, 0.4, 1.7])
+    given = model(operator, {"x": x}, {})
+    want: Any = ReferenceEvaluator(given).run(None, {"x": x})
+    np.testing.assert_allclose(run(operator, {"x": x}), want[0], rtol=1e-15)
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float64])

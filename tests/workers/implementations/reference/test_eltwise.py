@@ -16,7 +16,7 @@ from poolrt.workers.engines.target import cpu_target
 from poolrt.workers.implementations.primitive_desc import UnsupportedPrimitive, primitive_desc
 from tests.workers.cases.pointwise import eltwise_values
 
-from .drawing import Array, Runner, attributes, check, described, examples, shapes, values
+from .drawing import Array, Runner, attributes, check, described, examples, reference_of, shapes, values
 
 #: alpha and beta where an algorithm has no sensible results with 0.5 and 0.75.
 PARAMETERS = {"clip": (-1.0, 6.0), "clip_v2": (-1.0, 6.0), "softplus": (-2.0, 0.0), "pow": (1.5, 2.5)}
@@ -41,6 +41,14 @@ def test_every_algorithm_is_right_on_special_and_ordinary_values(runner: Runner,
     op = Eltwise(md, md, algorithm, *PARAMETERS.get(algorithm, (0.5, 0.75)))
     threshold = TOLERANCE.get(algorithm, 1e-12) if dtype == "f64" else None
     check(runner, op, args={Arg.SRC: x}, threshold=threshold)
+
+
+@pytest.mark.parametrize("dtype", ["f64", "f16"])
+def test_a_zero_keeps_its_sign(runner: Runner, dtype: str) -> None:
+    md = flat(4, dtype)
+    pd = reference_of(Eltwise(md, md, "linear", -1.0, -0.0), PrimitiveAttr(), runner.target)
+    found = runner.results(pd, {Arg.SRC: np.array([0.0, -0.0, 2.0, -3.0])})[Arg.DST]
+    np.testing.assert_array_equal(np.signbit(found), [True, False, True, False])
 
 
 @pytest.mark.parametrize("algorithm", [a for a in ELTWISE_ALGORITHMS if a not in STEP_ALGORITHMS])

@@ -32,7 +32,10 @@ static void finish(real x, tensor dst, __global const long *chain, long number)
     }
     if (has_scales(dst))
         x /= scale_of(dst, number);
-    store(x + zero_point_of(dst, number), type_of(dst), place);
+    /* A sum with 0 would take the sign of a zero. */
+    if (dst.record[4])
+        x += zero_point_of(dst, number);
+    store(x, type_of(dst), place);
 }
 
 /* Whether two tensors are of one integer type, without scales and zero points. */

@@ -63,7 +63,7 @@ def matmul(call: NodeCall) -> Operand:
         operands.append(m.transpose(operand, axes))
     alpha = call.number("alpha", 1.0)
     result = m.matmul(operands[0], operands[1])
-    return result if alpha == 1.0 else m.eltwise(result, "linear", alpha, 0.0)
+    return result if alpha == 1.0 else m.eltwise(result, "linear", alpha)
 
 
 def bias_gelu(algorithm: str) -> Operator:

@@ -94,10 +94,10 @@ def attend(
     (batch, heads, rows, _), (_, groups, keys, _) = shape_of(query), shape_of(key)
     if heads != groups:
         key, value = (_repeat(call, each, heads // groups) for each in (key, value))
-    scores = m.eltwise(m.matmul(query, m.transpose(key, (0, 1, 3, 2))), "linear", options.scale, 0.0)
+    scores = m.eltwise(m.matmul(query, m.transpose(key, (0, 1, 3, 2))), "linear", options.scale)
     if options.softcap:
-        bounded = m.eltwise(m.eltwise(scores, "linear", 1.0 / options.softcap, 0.0), "tanh")
-        scores = m.eltwise(bounded, "linear", options.softcap, 0.0)
+        bounded = m.eltwise(m.eltwise(scores, "linear", 1.0 / options.softcap), "tanh")
+        scores = m.eltwise(bounded, "linear", options.softcap)
     mask = options.mask
     if options.causal:
         seen = np.arange(keys)[None, :] <= np.arange(rows)[:, None] + (keys - rows)

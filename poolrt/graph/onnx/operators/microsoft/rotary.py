@@ -64,7 +64,7 @@ def rotary_embedding(call: NodeCall) -> Operand:
     result = rotate(call, source, cosine, sine, bool(call.integer("interleaved", 0)))
     scale = call.number("scale", 1.0)
     if scale != 1.0:
-        result = m.eltwise(result, "linear", scale, 0.0)
+        result = m.eltwise(result, "linear", scale)
     return join_heads(call, result) if joined else result
 
 
