@@ -115,6 +115,8 @@ def _output_sizes(sizes: tuple[int, ...], kernel: tuple[int, ...], attrs: Attrs)
     for size, k, stride, dilation, left, right in zip(sizes, kernel, *geometry, strict=True):
         room = size + left + right - ((k - 1) * (dilation + 1) + 1)
         if room < 0:
-            raise ValueError(f"src: {sizes} with its padding is smaller than the kernel {tuple(kernel)}")
+            reach = tuple((k - 1) * (dilation + 1) + 1 for k, dilation in zip(kernel, geometry[1], strict=True))
+            spread = "" if reach == tuple(kernel) else f", which its dilations spread over {reach}"
+            raise ValueError(f"src: {sizes} with its padding is smaller than the kernel {tuple(kernel)}{spread}")
         found.append(room // max(stride, 1) + 1)
     return tuple(found)

@@ -98,6 +98,10 @@ ERRORS: list[tuple[Callable[[Graph, Value], object], str]] = [
     (lambda g, x: g.convolution(x, ones(9, 2, 3, 3), groups=2), "groups: 2 must divide 9 output channels"),
     (lambda g, x: g.convolution(x, ones(8, 4, 3, 3), ones(7)), "bias: expect (8,), got (7,)"),
     (lambda g, x: g.convolution(x, ones(8, 4, 13, 3), padding=1), "src: (10, 12) with its padding is smaller than the"),
+    (
+        lambda g, x: g.pooling(x, "max", (5, 3), dilations=2),
+        "the kernel (5, 3), which its dilations spread over (13, 7)",
+    ),
     (lambda g, x: g.convolution(x, ones(8, 4, 3, 3), strides=0), "strides: expect 2 values >= 1, got (0, 0)"),
     (lambda g, x: g.convolution(x, ones(8, 4, 3, 3), strides=(1, 1, 1)), "strides: expect one integer or 2, got (1, 1"),
     (lambda g, x: g.convolution(x, ones(8, 4, 3, 3), padding=-1), "padding_l: expect 2 values >= 0"),

@@ -14,20 +14,17 @@ from ..rearranging import arg_reduce
 from ..tensors import Operand, dtype_of, extreme, shape_of
 
 
-def max_indices(call: NodeCall, source: Operand, kernel: tuple[int, ...], window: Mapping[str, Any]) -> Operand:
+def max_indices(
+    call: NodeCall, source: Operand, kernel: tuple[int, ...], counts: tuple[int, ...], window: Mapping[str, Any]
+) -> Operand:
     """Return where the greatest element of each window is, among all elements of the tensor.
 
-    With ``storage_order`` 1, the first spatial dimension changes fastest in an image.
+    ``counts`` are the numbers of windows along the spatial dimensions. With ``storage_order`` 1, the first spatial dimension
+    changes fastest in an image.
     """
     m = call.math
     batch, channels, *sizes = shape_of(source)
     padding = window["padding"]
-    counts = [
-        (size + before + after - (k - 1) * (d + 1) - 1) // stride + 1
-        for size, k, d, stride, (before, after) in zip(
-            sizes, kernel, window["dilations"], window["strides"], padding, strict=True
-        )
-    ]
     total, elements, count = math.prod(sizes), math.prod(kernel), len(sizes)
     call.folding.book((2, math.prod(counts), elements), np.dtype(np.int64))
     where = np.zeros((math.prod(counts), elements), np.int64)

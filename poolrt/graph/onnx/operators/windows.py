@@ -31,8 +31,12 @@ def max_pooling(call: NodeCall) -> tuple[Operand, ...]:
     """Pool the maximum; padding never is one."""
     kernel, source = call.integers("kernel_shape"), call.tensor(0)
     window, _ = window_of(call, kernel)
+    counts = _counts(call, kernel, window)
+    if 0 in counts:
+        none = call.math.empty(counts, source)
+        return none, call.math.empty(counts, np.zeros((), np.int64))
     pooled = call.graph.pooling(call.math.value(source), "max", kernel, name=call.name, **window)
-    return (pooled, max_indices(call, source, kernel, window)) if 1 in call.outputs else (pooled,)
+    return (pooled, max_indices(call, source, kernel, counts[2:], window)) if 1 in call.outputs else (pooled,)
 
 
 def average_pooling(call: NodeCall) -> Operand:
@@ -42,7 +46,9 @@ def average_pooling(call: NodeCall) -> Operand:
     counts = bool(call.integer("count_include_pad", 0))
     padded = any(before or after for before, after in window["padding"])
     algorithm = "avg_include_padding" if counts or not padded else "avg_exclude_padding"
-    source = call.tensor(0)
+    source, dims = call.tensor(0), _counts(call, kernel, window)
+    if 0 in dims:
+        return call.math.empty(dims, source)
     pooled = call.graph.pooling(call.math.value(source), algorithm, kernel, name=call.name, **window)
     return call.math.binary(pooled, _cut_windows(call, kernel, window, pooled), "mul") if counts and added else pooled
 
@@ -85,11 +91,13 @@ def lp_pooling(call: NodeCall) -> Operand:
     source, kernel = call.real(0), call.integers("kernel_shape")
     order = float(call.number("p", 2))
     window, _ = window_of(call, kernel)
-    m = call.math
+    m, dims = call.math, _counts(call, kernel, window)
+    if 0 in dims:
+        return m.empty(dims, source)
     square = order == 2.0
     powers = m.eltwise(source, "square") if square else m.eltwise(m.eltwise(source, "abs"), "pow", 1.0, order)
     pooled = call.graph.pooling(m.value(powers), "avg_include_padding", kernel, name=call.name, **window)
-    total = m.eltwise(pooled, "linear", float(math.prod(kernel)), 0.0)
+    total = m.eltwise(pooled, "linear", float(math.prod(kernel)))
     return m.eltwise(total, "sqrt") if square else m.eltwise(total, "pow", 1.0, 1.0 / order)
 
 
@@ -158,6 +166,20 @@ def window_of(call: NodeCall, kernel: tuple[int, ...]) -> tuple[dict[str, Any], 
         given, padding = padding, [_round_up(*each) for each in zip(sizes, reach, strides, padding, strict=True)]
         added = any(new > old for (_, old), (_, new) in zip(given, padding, strict=True))
     return {"strides": strides, "dilations": [d - 1 for d in dilations], "padding": padding}, added
+
+
+def _counts(call: NodeCall, kernel: tuple[int, ...], window: Mapping[str, Any]) -> tuple[int, ...]:
+    """Return batch, channels and the number of windows along each dimension: 0 if one window is less than a step too long.
+
+    So ONNX's formula has it. Of a longer one the number is negative, which no shape has.
+    """
+    batch, channels, *sizes = call.shape(0)
+    geometry = zip(sizes, kernel, window["strides"], window["dilations"], window["padding"], strict=True)
+    counts = [
+        (size + before + after - (k - 1) * (dilation + 1) - 1) // stride + 1
+        for size, k, stride, dilation, (before, after) in geometry
+    ]
+    return batch, channels, *counts
 
 
 def _same(size: int, reach: int, stride: int, *, upper: bool) -> tuple[int, int]:

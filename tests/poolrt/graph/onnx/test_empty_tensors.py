@@ -31,6 +31,9 @@ NODES: dict[str, tuple[str, list[tuple[int, ...]], list[Array], dict[str, Any]]]
     "gemm sums": ("Gemm", [(2, 0), (0, 4), (4,)], [], {"beta": 0.5}),
     "conv": ("Conv", [(0, 3, 8, 8), (4, 3, 3, 3), (4,)], [], {"strides": [2, 2]}),
     "max pool": ("MaxPool", [(0, 3, 8, 8)], [], {"kernel_shape": [2, 2]}),
+    "max pool without windows": ("MaxPool", [(1, 2, 4, 9)], [], {"kernel_shape": [3, 3], "dilations": [2, 2]}),
+    "average pool without windows": ("AveragePool", [(2, 3, 4)], [], {"kernel_shape": [6], "pads": [0, 1]}),
+    "norm pool without windows": ("LpPool", [(2, 3, 4)], [], {"kernel_shape": [5]}),
     "global pool": ("GlobalAveragePool", [(0, 3, 8, 8)], [], {}),
     "batch norm": ("BatchNormalization", [(0, 3, 4), (3,), (3,), (3,), (3,)], [], {}),
     "layer norm": ("LayerNormalization", [(0, 5), (5,), (5,)], [], {}),
@@ -80,7 +83,7 @@ def model_of(name: str) -> tuple[onnx.ModelProto, dict[str, Array]]:
     operator, shapes, known, attributes = NODES[name]
     feeds = {f"x{i}": np.full(dims, 0.5, F32) for i, dims in enumerate(shapes)}
     fixed = {f"k{i}": each for i, each in enumerate(known)}
-    outputs = {"TopK": ["y", "z"], "Split": ["y", "z"]}.get(operator, ["y"])
+    outputs = ["y", "z"] if operator in ("TopK", "Split", "MaxPool") else ["y"]
     node = helper.make_node(operator, [*feeds, *fixed], outputs, "node", **attributes)
     inputs = [
         helper.make_tensor_value_info(key, TensorProto.FLOAT, [f"{key}{axis}" for axis in range(each.ndim)])
@@ -96,7 +99,7 @@ def model_of(name: str) -> tuple[onnx.ModelProto, dict[str, Array]]:
     kind["Size"] = TensorProto.INT64
     results = [helper.make_tensor_value_info("y", kind.get(operator, TensorProto.FLOAT), None)]
     if len(outputs) > 1:
-        second = TensorProto.INT64 if operator == "TopK" else TensorProto.FLOAT
+        second = TensorProto.FLOAT if operator == "Split" else TensorProto.INT64
         results.append(helper.make_tensor_value_info("z", second, None))
     initializers = [
         numpy_helper.from_array(np.ascontiguousarray(each).reshape(each.shape), key) for key, each in fixed.items()
