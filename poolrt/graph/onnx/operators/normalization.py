@@ -10,6 +10,7 @@ import numpy as np
 
 from ...shapes import normalize_axis
 from ..call import NodeCall, Operator
+from ..element_types import FLOATS, GRAPH_TYPES
 from ..rearranging import arg_reduce
 from ..tensors import Operand, dtype_of
 
@@ -89,10 +90,26 @@ def _repeat(call: NodeCall, operand: Operand, times: int) -> Operand:
     return call.math.reshape(wide, (size * times,))
 
 
-def layer_normalization(call: NodeCall) -> Operand:
-    """Normalise over the dimensions from an axis on, joined to one."""
-    call.only_output("of statistics")
-    return _rows(call, "layer")
+def layer_normalization(call: NodeCall) -> tuple[Operand, ...]:
+    """Normalise over the dimensions from an axis on, joined to one; also return the statistics if they are read."""
+    result = _rows(call, "layer")
+    return (result, *_row_statistics(call)) if call.outputs - {0} else (result,)
+
+
+def _row_statistics(call: NodeCall) -> tuple[Operand, Operand]:
+    """Return the mean over the dimensions from an axis on, and one over the standard deviation."""
+    src, m = call.real(0), call.math
+    rank, stash = len(src.shape), call.integer("stash_type", 1)
+    dtype = GRAPH_TYPES.get(stash, "")
+    if dtype not in FLOATS:
+        raise call.malformed(f"stash_type={stash}: expect a type of floats")
+    axes = range(call.axis(rank, -1), rank)
+    wide = m.cast(src, "float64" if "float64" in (dtype, dtype_of(src)) else "float32")
+    mean = m.reduce(wide, "mean", axes, True)
+    variance = m.reduce(m.eltwise(m.binary(wide, mean, "sub"), "square"), "mean", axes, True)
+    deviation = m.eltwise(m.binary(variance, m.number(call.number("epsilon", 1e-5), variance), "add"), "sqrt")
+    inverse = m.binary(m.number(1, deviation), deviation, "div")
+    return m.cast(mean, dtype), m.cast(inverse, dtype)
 
 
 def rms_normalization(call: NodeCall) -> Operand:
