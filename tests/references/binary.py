@@ -12,8 +12,7 @@ Array = NDArray[Any]
 
 FUNCTIONS: dict[str, Callable[[Array, Array], Array]] = {
     "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide,
-    # The second operand where either is NaN, as oneDNN has it.
-    "max": lambda x, y: np.where(x > y, x, y), "min": lambda x, y: np.where(x < y, x, y),
+    "max": np.maximum, "min": np.minimum,
     "ge": np.greater_equal, "gt": np.greater, "le": np.less_equal, "lt": np.less, "eq": np.equal, "ne": np.not_equal,
     "and": np.logical_and, "or": np.logical_or, "xor": np.logical_xor, "fmod": np.fmod, "mod": np.mod,
     "floor_div": lambda x, y: np.where(y == 0, np.nan, np.floor(x / y)),

@@ -40,6 +40,7 @@ class Pointwise(Family):
     def binary(self, src0: Operand, src1: Operand, algorithm: str, **options: Unpack[NodeOptions]) -> Value:
         """Combine two tensors element by element with ``add sub mul div max min ge gt le lt eq ne and or xor``.
 
+        ``max`` and ``min`` are NaN if either element is.
         Or with ``floor_div`` and ``trunc_div``, quotients rounded down and to zero, and the remainders ``mod`` (of the sign of
         src1, as Python's) and ``fmod`` (of the sign of src0, as C's). Integers divided by 0 give 0.
         Or bit by bit, integers of one type: ``bit_and bit_or bit_xor``, and ``shift_left shift_right`` by src1 places.

@@ -22,8 +22,9 @@ BITWISE_ALGORITHMS: Final = (
 class Binary(OpDesc):
     """Combine two tensors of equal rank element by element; a dimension of 1 is broadcast.
 
-    Comparisons and the logical ``and or xor`` give 1 and 0. ``floor_div`` and ``trunc_div`` are quotients rounded down and to
-    zero; ``mod`` has the sign of src1 as Python's, ``fmod`` that of src0 as C's. Integers divided by 0 give 0.
+    ``max`` and ``min`` are NaN if either element is. Comparisons and the logical ``and or xor`` give 1 and 0. ``floor_div``
+    and ``trunc_div`` are quotients rounded down and to zero; ``mod`` has the sign of src1 as Python's, ``fmod``
+    that of src0 as C's. Integers divided by 0 give 0.
 
     The sums, differences and products of tensors of one type of `WRAPPING` wrap and are exact; those of other integers
     saturate. ``bit_and bit_or bit_xor`` combine bits; ``shift_left`` and ``shift_right`` shift those of src0 by src1 places, a

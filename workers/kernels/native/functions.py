@@ -1,6 +1,6 @@
 """Functions of one and two variables on vectors, as oneDNN defines them, for eltwise, binary and post-ops.
 
-NaN arguments give NaN (except in max and min, which return their second operand, and threshold, which gives 0). The
+NaN arguments give NaN (except in threshold, which gives 0); oneDNN's maximum and minimum return the second operand. The
 transcendental functions are polynomials of Cephes' form with relative errors of a few units in the last place, near 0 and in
 their tails too.
 """
@@ -29,9 +29,11 @@ from .vec import (
     fma,
     is_negative,
     isa_of,
+    larger,
     maximum,
     minimum,
     product_error,
+    smaller,
     splat,
 )
 
@@ -294,8 +296,8 @@ BINARY: Final[dict[str, Callable[[Builder, Value, Value], Value]]] = {
     "sub": lambda b, x, y: b.fsub(x, y),
     "mul": lambda b, x, y: b.fmul(x, y),
     "div": lambda b, x, y: b.fdiv(x, y),
-    "max": maximum,
-    "min": minimum,
+    "max": larger,
+    "min": smaller,
     "prelu": lambda b, x, y: b.select(b.fcmp_ordered(">", x, constant(0.0, x.type)), x, b.fmul(x, y)),
 }
 

@@ -25,8 +25,10 @@ from .vec import (
     apply,
     fma,
     fold,
+    larger,
     maximum,
     minimum,
+    smaller,
     vkeep_or,
 )
 
@@ -252,8 +254,8 @@ def _steps(step: str) -> tuple[Any, Any, Any, float]:
         "mul": (times, times, 1.0),
         "abs": (absolute, plus, 0.0),
         "square": (square, plus, 0.0),
-        "max": (_larger, _larger, -math.inf),
-        "min": (_smaller, _smaller, math.inf),
+        "max": (larger, larger, -math.inf),
+        "min": (smaller, smaller, math.inf),
     }[step]
 
     @intrinsic
@@ -277,16 +279,6 @@ def _of_two(emit_value: Callable[[Builder, Value, Value], Value]) -> Any:
         return x(x, x), lambda context, b, sig, a: emit_value(b, a[0], a[1])
 
     return both
-
-
-def _larger(b: Builder, x: Value, y: Value) -> Value:
-    """Return the larger of two, NaN if either is."""
-    return b.select(b.fcmp_unordered("uno", x, x), x, maximum(b, x, y))
-
-
-def _smaller(b: Builder, x: Value, y: Value) -> Value:
-    """Return the smaller of two, NaN if either is."""
-    return b.select(b.fcmp_unordered("uno", x, x), x, minimum(b, x, y))
 
 
 def _finish(result: str, root: bool) -> Any:

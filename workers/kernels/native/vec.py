@@ -378,6 +378,23 @@ def minimum(b: Builder, x: Value, y: Value) -> Value:
     return b.select(b.fcmp_ordered("<", x, y), x, y)
 
 
+def larger(b: Builder, x: Value, y: Value) -> Value:
+    """Return the larger of two, NaN if either is."""
+    return _or_nan(b, x, maximum(b, x, y))
+
+
+def smaller(b: Builder, x: Value, y: Value) -> Value:
+    """Return the smaller of two, NaN if either is."""
+    return _or_nan(b, x, minimum(b, x, y))
+
+
+def _or_nan(b: Builder, x: Value, found: Value) -> Value:
+    """Return ``found`` with all bits set in the lanes of which x is NaN: a selection takes longer without AVX."""
+    whole = ir.VectorType(I64 if x.type == VD else I32, LANES)
+    is_lost = b.sext(b.fcmp_unordered("uno", x, x), whole)
+    return b.bitcast(b.or_(b.bitcast(found, whole), is_lost), x.type)
+
+
 def is_negative(b: Builder, x: Value) -> Value:
     """Return a mask of the lanes that have the sign bit, -0 among them: a selection by it needs no comparison in AVX2."""
     whole = ir.VectorType(I64 if x.type == VD else I32, LANES)

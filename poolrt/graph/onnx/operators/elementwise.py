@@ -90,29 +90,6 @@ def _combine(call: NodeCall, algorithm: str) -> Operand:
     return reduce(lambda left, right: call.math.binary(left, right, algorithm), operands)
 
 
-def extreme(algorithm: str) -> Operator:
-    """Return the operator that takes the greatest or least of any number of tensors, NaN if one of them is."""
-
-    def operator(call: NodeCall) -> Operand:
-        operands = call.operands_given()
-        if not operands:
-            raise call.malformed("it has no inputs")
-        return reduce(lambda left, right: _extreme(call.math, left, right, algorithm), operands)
-
-    return operator
-
-
-def _extreme(m: Tensors, left: Operand, right: Operand, algorithm: str) -> Operand:
-    """Return the greater or lesser of two. A graph's operation returns its second operand if either is NaN."""
-    if dtype_of(left) not in FLOATS or not (isinstance(left, Value) or isinstance(right, Value)):
-        return m.binary(left, right, algorithm)
-    if not isinstance(right, Value):
-        left, right = right, left
-    if not isinstance(left, Value) and not np.isnan(left).any():
-        return m.binary(left, right, algorithm)
-    return m.select(m.binary(left, left, "ne"), left, m.binary(left, right, algorithm))
-
-
 def clip(call: NodeCall) -> Operand:
     """Clip; the limits are attributes until opset 10, operands since."""
     source = call.tensor(0)
@@ -135,8 +112,7 @@ def clip(call: NodeCall) -> Operand:
     result: Operand = source
     for limit, algorithm in zip(limits, ("max", "min"), strict=True):
         if limit is not None:
-            # The limit first: of two operands of which one is NaN, the second is the result.
-            result = call.math.binary(call.math.reshape(limit, ()), result, algorithm)
+            result = call.math.binary(result, call.math.reshape(limit, ()), algorithm)
     return result
 
 
@@ -430,6 +406,6 @@ OPERATORS: Final[Mapping[str, Operator]] = {
     "Mul": arithmetic("mul"),
     "Div": arithmetic("div"),
     "Sum": variadic("add"),
-    "Max": extreme("max"),
-    "Min": extreme("min"),
+    "Max": variadic("max"),
+    "Min": variadic("min"),
 }

@@ -111,12 +111,15 @@ def quantize_range(call: NodeCall, source: Operand) -> tuple[Operand, Operand, O
         return call.graph.dynamic_quantise(source, name=call.name_part("quantised"))
     # Other engines compute the range with all their threads.
     axes, zero = range(len(source.shape)), m.number(0.0, source)
-    least, most = (m.binary(m.reduce(source, algorithm, axes, False), zero, algorithm) for algorithm in ("min", "max"))
+    found = ((m.reduce(source, algorithm, axes, False), side) for algorithm, side in (("min", "lt"), ("max", "gt")))
+    # NaN counts as 0.
+    least, most = (m.select(m.binary(each, zero, side), each, zero) for each, side in found)
     scale = m.binary(m.binary(most, least, "sub"), m.number(255.0, source), "div")
     # The scale of zeros is 1, so that nothing is divided by 0.
     scale = m.select(m.binary(scale, zero, "eq"), m.number(1.0, source), scale)
-    # The quotient is not negative; a least number of minus infinity gives NaN, of which a minimum makes 255.
-    start = m.binary(m.binary(m.binary(zero, least, "sub"), scale, "div"), m.number(255.0, source), "min")
+    # The quotient is not negative; it is NaN if the least number is minus infinity, and then the zero point is 255.
+    quotient, last = m.binary(m.binary(zero, least, "sub"), scale, "div"), m.number(255.0, source)
+    start = m.select(m.binary(quotient, last, "lt"), quotient, last)
     # A reorder would add the zero point before it rounds, which differs for halves.
     point = m.eltwise(start, "round")
     whole = m.binary(m.eltwise(m.binary(source, scale, "div"), "round"), point, "add")

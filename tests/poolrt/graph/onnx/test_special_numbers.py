@@ -13,6 +13,7 @@ from poolrt import Executor, load_onnx
 from poolrt.graph.onnx.folding import Folding
 from poolrt.workers.primitives.provider import PrimitiveProvider
 from tests.poolrt.graph.interpreter import run_wire
+from tests.references.dynamic_quantise import dynamic_quantise
 
 from .single_node import runtime
 
@@ -62,17 +63,23 @@ def test_quantisation_takes_nan_to_the_least_number(
     assert found[0, 0] == np.iinfo(kind).min
 
 
-@pytest.mark.parametrize("numbers", [(1.0, 2.0, -3.0), (-np.inf, 1.0, 2.0), (np.inf, 1.0, 2.0), (np.inf, -np.inf, 0.0)])
-def test_ranges_without_an_end_are_quantised(numbers: tuple[float, ...]) -> None:
+@pytest.mark.parametrize("engine", ["cpu", "opencl"])
+@pytest.mark.parametrize(
+    "numbers",
+    [(1.0, 2.0, -3.0), (-np.inf, 1.0, 2.0), (np.inf, 1.0, 2.0), (np.inf, -np.inf, 0.0), (np.nan, 1.0, 2.0)],
+)
+def test_ranges_without_an_end_are_quantised(numbers: tuple[float, ...], engine: str) -> None:
     names = ("y", "scale", "point")
     ports = [helper.make_tensor_value_info("x", TensorProto.FLOAT, (3,))]
     results = [helper.make_tensor_value_info(name, kind, None) for name, kind in zip(names, (2, 1, 2), strict=True)]
     graph = helper.make_graph([helper.make_node("DynamicQuantizeLinear", ["x"], names)], "g", ports, results)
     model = helper.make_model(graph, opset_imports=[OPSET], ir_version=10)
     x = np.array(numbers, np.float32)
-    found = run_wire(*load_onnx(model).to_wire(), {"x": x})
-    for name, wanted in zip(names, runtime(model, {"x": x}), strict=True):
-        np.testing.assert_array_equal(found[name].astype(wanted.dtype), wanted)
+    found = run_wire(*load_onnx(model, engine=engine).to_wire(), {"x": x})
+    # The range that ONNX Runtime finds beside NaN depends on the place of NaN; here NaN makes it 0.
+    want = dynamic_quantise(x) if np.isnan(x).any() else runtime(model, {"x": x})
+    for (name, got), wanted in zip(((name, found[name]) for name in names), want, strict=True):
+        np.testing.assert_array_equal(got.astype(wanted.dtype), wanted, name)
 
 
 @pytest.mark.parametrize(

@@ -127,6 +127,17 @@ def test_nan_is_not_clipped(
         np.testing.assert_array_equal(run("Clip", {"x": x, **named}), want)
 
 
+@pytest.mark.parametrize("limits", [{"low": NAN}, {"": 0.0, "high": NAN}, {"low": NAN, "high": 0.5}])
+def test_nothing_but_nan_is_between_limits_of_which_one_is_nan(
+    run: Callable[..., Array], limits: Mapping[str, float]
+) -> None:
+    x = np.array([NAN, INF, -2, 0.5], np.float32)
+    bounds = {name: np.asarray(number, np.float32) for name, number in limits.items()}
+    assert np.isnan(run("Clip", {"x": x}, bounds)).all()
+    if "" not in bounds:
+        assert np.isnan(run("Clip", {"x": x, **bounds})).all()
+
+
 def test_infinities_are_clipped_by_the_limits_of_old_models(run: Callable[..., Array]) -> None:
     x = np.array([NAN, INF, -INF, 3], np.float32)
     largest = np.finfo(np.float32).max

@@ -37,7 +37,7 @@ WRAP_SUB: Final = BINARY["wrap_sub"]
 
 
 def binary(algorithm: int, x: float, y: float) -> float:
-    """Return x (op) y: max and min return y if either is NaN, comparisons and logic 1 or 0. Whole x / 0 are NaN."""
+    """Return x (op) y: max and min are NaN if either is, comparisons and logic 1 or 0. Whole x / 0 are NaN."""
     if algorithm == ADD:
         return x + y
     if algorithm == SUB:
@@ -47,9 +47,9 @@ def binary(algorithm: int, x: float, y: float) -> float:
     if algorithm == DIV:
         return x / y
     if algorithm == MAX:
-        return x if x > y else y
+        return x if x > y or x != x else y
     if algorithm == MIN:
-        return x if x < y else y
+        return x if x < y or x != x else y
     if algorithm > XOR:
         return divided(algorithm, x, y)
     if algorithm == GE:

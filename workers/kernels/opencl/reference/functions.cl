@@ -129,8 +129,8 @@ static real binary_value(int algorithm, real a, real b)
     case BINARY_SUB: return a - b;
     case BINARY_MUL: return a * b;
     case BINARY_DIV: return a / b;
-    case BINARY_MAX: return a > b ? a : b;
-    case BINARY_MIN: return a < b ? a : b;
+    case BINARY_MAX: return a > b || a != a ? a : b;
+    case BINARY_MIN: return a < b || a != a ? a : b;
     case BINARY_GE: return a >= b;
     case BINARY_GT: return a > b;
     case BINARY_LE: return a <= b;
