@@ -61,7 +61,7 @@ class NestBuilder:
         Integers that become others lose the high bits that do not fit if the move ``wraps``.
         """
         records: list[int] = []
-        items = 0
+        items, turns = 0, False
         filled, copied, sizes = fills(src, dst), copies(src, dst), (item_size(src.dtype), item_size(dst.dtype))
         kinds = (src.dtype, dst.dtype)
         if src.dtype == dst.dtype:
@@ -72,9 +72,11 @@ class NestBuilder:
             for nest in nests:
                 for piece in pieces(nest):
                     record, count = _record(mode, piece, *sizes)
+                    turns = turns or record[0] in (_TRANSPOSE, _TRANSPOSE_PADDED)
                     items += count
                     records += [items, 8 * (len(record) + 2), *record]
-        kernel = KernelSpec.of("reorder", src=kinds[0], dst=kinds[1], wraps=wraps and kinds[0] != kinds[1])
+        wraps = wraps and kinds[0] != kinds[1]
+        kernel = KernelSpec.of("reorder", src=kinds[0], dst=kinds[1], turns=turns, wraps=wraps)
         self.launch(kernel, (source, to, ("t", self.table(records))), items)
 
 

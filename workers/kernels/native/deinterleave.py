@@ -1,10 +1,12 @@
-"""Take apart columns of a few elements whose rows follow one another: channels of pixels, halves of pairs.
+"""Take apart columns of a few elements whose rows follow one another, and join them: channels of pixels, halves of pairs.
 
-What is read is whole vectors without masks, and each column is a shuffle of them.
+What is read and written is whole vectors without masks, and each is a shuffle of those on the other side.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import zip_longest
 from typing import Any, Final
 
 import llvmlite.ir as ir
@@ -43,14 +45,37 @@ def deinterleaver(movement: Movement, columns: int, rows: int = LANES, taken: in
     return take_apart
 
 
+def interleaver(movement: Movement, columns: int) -> Any:
+    """Return an intrinsic (src, step, dst), the inverse: element k of 16 adjacent rows of ``columns`` from ``src + k * step``."""
+    lanes = min(LANES, _REGISTER // movement.dst_size)
+
+    @intrinsic
+    def join(_: Any, src: Any, step: Any, dst: Any) -> Any:
+        def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
+            sources = [b.add(a[0], b.mul(a[1], I64(k))) for k in range(columns)]
+            found = [movement.converted(b, movement.read(b, source, None)) for source in sources]
+            for first in range(0, LANES, lanes):
+                together = _joined(b, [_shuffled(b, each, each, range(first, first + lanes)) for each in found])
+                order = [column * lanes + row for row in range(lanes) for column in range(columns)]
+                rows = _shuffled(b, together, together, order)
+                place = b.add(a[2], I64(first * columns * movement.dst_size))
+                b.store(rows, pointer(b, place, rows.type), align=1)
+            return context.get_dummy_value()
+
+        return types.void(*[types.int64] * 3), emit
+
+    return join
+
+
 def _joined(b: Builder, parts: list[Value]) -> Value:
-    """Return the lanes of vectors, two, four or more of them, as one."""
+    """Return the lanes of vectors as one; those of a third are followed by some that mean nothing."""
     while len(parts) > 1:
         lanes = 2 * parts[0].type.count
-        parts = [_shuffled(b, low, high, range(lanes)) for low, high in zip(parts[::2], parts[1::2], strict=True)]
+        pairs = zip_longest(parts[::2], parts[1::2], fillvalue=parts[-1])
+        parts = [_shuffled(b, low, high, range(lanes)) for low, high in pairs]
     return parts[0]
 
 
-def _shuffled(b: Builder, low: Value, high: Value, order: range) -> Value:
+def _shuffled(b: Builder, low: Value, high: Value, order: Sequence[int]) -> Value:
     """Return the lanes of two vectors that ``order`` names."""
     return b.shuffle_vector(low, high, ir.Constant(ir.VectorType(I32, len(order)), list(order)))

@@ -13,21 +13,22 @@ import numpy as np
 
 from .compiler import types
 from .compiler.language import intrinsic
-from .deinterleave import deinterleaver
+from .deinterleave import deinterleaver, interleaver
 from .elements import masked_store
 from .movement import Movement
 from .short_copy import copy_short
-from .transpose import transposes
+from .transpose import few_rows, transposes
 from .vec import LANES, Builder, Value, iload, lanes_below, vload, vset, vstore
 
 #: Rows of a few columns that are taken apart at a time if there are less than 16.
 FEW: Final = 4
 
 
-def make(isa: str, src: str, dst: str, wraps: bool = False) -> tuple[Callable[..., None], Any]:
+def make(isa: str, src: str, dst: str, turns: bool, wraps: bool = False) -> tuple[Callable[..., None], Any]:
     """Return the kernel for elements of two data types, or of one width: ``bits8``, ``bits16``, ``bits32``, ``bits64``.
 
-    With ``wraps``, integers lose the high bits that do not fit, else they are saturated.
+    With ``wraps``, integers lose the high bits that do not fit, else they are saturated. Modes that transpose need a kernel
+    that ``turns``, which takes four times as long to compile.
     Arguments: addresses of src, dst and of a table of records, one a nest, of int64: the work item that ends the nest;
     bytes of the record; the mode of the innermost pair of loops (0 copy, 1 transpose, 2 fill with zeros, 3 and
     4 copy and transpose with zeros up to 16 elements adjacent in dst); offsets of src and dst; two loops as (extent, src
@@ -37,11 +38,9 @@ def make(isa: str, src: str, dst: str, wraps: bool = False) -> tuple[Callable[..
     elements (adjacent in src, row_dst apart in dst). One item of work is one step of the outer loops.
     """
     movement = Movement(src, dst, wraps)
-    src_size, dst_size = movement.src_size, movement.dst_size
     copy = copier(movement) if src == dst else _convert(movement)
-    turn, fill = _transpose(movement), _fill(dst_size)
+    transpose, fill = _transposer(movement) if turns else _nothing, _fill(movement.dst_size)
     move_padded = movement.intrinsics()[2]
-    transpose_pad = transposes(movement)[2]
 
     def reorder(begin: int, end: int, src: int, dst: int, table: int) -> None:
         record = table
@@ -73,17 +72,13 @@ def make(isa: str, src: str, dst: str, wraps: bool = False) -> tuple[Callable[..
                     to = target + i * iload(record + 56) + j * iload(record + 80)
                     if mode == 0:
                         copy(at, to, rows, row_src, row_dst, columns)
-                    elif mode == 1:
-                        turn(at, to, rows, row_src, row_dst, columns)
                     elif mode == 2:
                         fill(to, rows, row_dst, columns)
                     elif mode == 3:
                         for row in range(rows):
                             move_padded(at + row * row_src, to + row * row_dst, columns)
                     else:
-                        for column in range(0, columns, 16):
-                            last = min(16, columns - column)
-                            transpose_pad(at + column * src_size, row_src, to + column * row_dst, row_dst, rows, last)
+                        transpose(mode, at, to, rows, row_src, row_dst, columns)
 
     return reorder, types.void(*[types.int64] * 5)
 
@@ -184,7 +179,26 @@ def _fill(size: int) -> Callable[..., None]:
     return fill
 
 
-def _transpose(movement: Movement) -> Callable[..., None]:
+def _nothing(mode: int, src: int, dst: int, rows: int, row_src: int, row_dst: int, columns: int) -> None:
+    pass
+
+
+def _transposer(movement: Movement) -> Callable[..., None]:
+    src_size, turn = movement.src_size, _turner(movement)
+    transpose_pad = transposes(movement)[2]
+
+    def transpose(mode: int, src: int, dst: int, rows: int, row_src: int, row_dst: int, columns: int) -> None:
+        if mode == 1:
+            turn(src, dst, rows, row_src, row_dst, columns)
+        else:
+            for column in range(0, columns, 16):
+                last = min(16, columns - column)
+                transpose_pad(src + column * src_size, row_src, dst + column * row_dst, row_dst, rows, last)
+
+    return transpose
+
+
+def _turner(movement: Movement) -> Callable[..., None]:
     src_size, dst_size = movement.src_size, movement.dst_size
     transpose, transpose_part, _ = transposes(movement)
     move_one = movement.intrinsics()[3]
@@ -197,8 +211,9 @@ def _transpose(movement: Movement) -> Callable[..., None]:
 
     one_of_two, one_of_three, one_of_four = (deinterleaver(movement, columns, taken=1) for columns in (2, 3, 4))
 
+    join = _joiner(movement)
+
     def turn(src: int, dst: int, rows: int, row_src: int, row_dst: int, columns: int) -> None:
-        whole = rows // 16 * 16
         if columns == 1 and rows > 16 and 2 * src_size <= row_src <= 4 * src_size and row_src % src_size == 0:
             # What is read ends before the first element of the next row, so there must be one.
             row = 0
@@ -237,7 +252,14 @@ def _transpose(movement: Movement) -> Callable[..., None]:
                     take_few_of_four(source, target, row_dst)
                 row += together
             return
-        for row in range(0, whole, 16):
+        done = 0
+        if 1 < rows < 16 <= columns and row_dst == rows * dst_size:
+            done = join(src, dst, rows, row_src, row_dst, columns)
+        # Up to two rows that are left are moved one by one, as are few rows that do not follow one another.
+        whole = rows // 16 * 16 if rows < 16 or rows % 16 <= 2 else rows
+        for first in range(0, whole, 16):
+            # The last rows may have been turned before in part.
+            row = min(first, rows - 16)
             for column in range(0, columns, 16):
                 source = src + row * row_src + column * src_size
                 target = dst + row * dst_size + column * row_dst
@@ -245,9 +267,38 @@ def _transpose(movement: Movement) -> Callable[..., None]:
                     transpose(source, row_src, target, row_dst)
                 else:
                     transpose_part(source, row_src, target, row_dst, columns - column)
-        # One by one: stores of part of a vector take many cycles on some processors.
-        for column in range(columns):
+        for column in range(done, columns):
             for row in range(whole, rows):
                 move_one(src + row * row_src + column * src_size, dst + row * dst_size + column * row_dst)
 
     return turn
+
+
+def _joiner(movement: Movement) -> Callable[..., int]:
+    """Return what transposes 2 to 15 rows whose columns follow one another in dst, and returns how many columns it did."""
+    size = movement.src_size
+    join_two, join_three, join_four = (interleaver(movement, rows) for rows in (2, 3, 4))
+    turn_few = few_rows(movement)
+
+    def join(src: int, dst: int, rows: int, row_src: int, row_dst: int, columns: int) -> int:
+        column = 0
+        if rows > 4:
+            # What is written behind a column is overwritten by those that follow.
+            while (column + 15) * rows + 16 <= columns * rows:
+                turn_few(src + column * size, row_src, dst + column * row_dst, row_dst, rows - 1)
+                column += 16
+            return column
+        while column < columns:
+            # The last columns may have been joined before in part.
+            first = min(column, columns - 16)
+            source, target = src + first * size, dst + first * row_dst
+            if rows == 2:
+                join_two(source, row_src, target)
+            elif rows == 3:
+                join_three(source, row_src, target)
+            else:
+                join_four(source, row_src, target)
+            column += 16
+        return column
+
+    return join

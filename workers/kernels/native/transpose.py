@@ -78,6 +78,24 @@ def transposes(movement: Movement) -> tuple[Any, Any, Any]:
     return whole, part, pad
 
 
+def few_rows(movement: Movement) -> Any:
+    """Return an intrinsic as the first of `transposes`, with rows behind number ``last``, a further argument, read from it."""
+
+    @intrinsic
+    def transpose_few(_: Any, src: Any, row: Any, dst: Any, column: Any, last: Any) -> Any:
+        def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
+            source, row_step, target, column_step, limit = a
+            numbers = [b.select(b.icmp_signed("<", I64(j), limit), I64(j), limit) for j in range(LANES)]
+            rows = [movement.read(b, b.add(source, b.mul(row_step, number)), None) for number in numbers]
+            for k, value in enumerate(_transposed(b, rows)):
+                movement.write(b, b.add(target, b.mul(column_step, I64(k))), value)
+            return context.get_dummy_value()
+
+        return types.void(*[types.int64] * 5), emit
+
+    return transpose_few
+
+
 #: The same for floats.
 transpose, transpose_part, transpose_pad = transposes(Movement("bits32", "bits32"))
 

@@ -164,23 +164,23 @@ def test_attributes_are_left_to_the_reference() -> None:
         primitive_desc(op, attr, cpu_target(), references=False)
 
 
-def test_one_kernel_serves_every_reorder_of_a_width() -> None:
+def test_two_kernels_serve_every_reorder_of_a_width_with_transposition_and_without() -> None:
     problems = [*cases("reorder"), *(case(*m) for m in MORE)]
     specs = {spec for p in problems for spec in primitive_desc(p.op, PrimitiveAttr(), cpu_target()).program().kernels}
-    assert len(specs) == 1
+    assert sorted(dict(spec.params)["turns"] for spec in specs) == [False, True]
 
 
 @pytest.mark.parametrize(
     "kinds", [("u8", "u8"), ("f16", "f16"), ("f32", "f32"), ("f64", "f64"), ("u8", "f32")], ids=str
 )
-def test_channels_beside_one_another_are_taken_apart(native: NativeRunner, kinds: tuple[str, str]) -> None:
+def test_channels_beside_one_another_are_taken_apart_and_joined(native: NativeRunner, kinds: tuple[str, str]) -> None:
     rng = np.random.default_rng()
-    for channels in (2, 3, 4, 5):
+    for channels, tags in itertools.product((2, 3, 4, 5, 8, 15, 18, 19), (("acb", "abc"), ("abc", "acb"))):
         for places in (15, 16, 17, 31, 48, int(rng.integers(50, 400))):
             dims = (2, channels, places)
-            src, dst = MemoryDesc(dims, kinds[0], "acb"), MemoryDesc(dims, kinds[1])
+            src, dst = (MemoryDesc(dims, kind, tag) for kind, tag in zip(kinds, tags, strict=True))
             values = rng.integers(0, 250, dims)
-            problem = Case(f"{dims} {kinds}", Reorder(src, dst), {Arg.SRC: values}, rtol=0.0, atol=0.0)
+            problem = Case(f"{dims} {kinds} {tags}", Reorder(src, dst), {Arg.SRC: values}, rtol=0.0, atol=0.0)
             native.check(problem, cpu_target().isa)
 
 

@@ -248,7 +248,10 @@ def disassemble(binary: bytes) -> str:
 
 def digests(names: Sequence[str]) -> dict[str, str]:
     """Return the digests of kernels that are compiled one after the other."""
-    params: dict[str, dict[str, Any]] = {"conv_depthwise": {"ragged": True}, "reorder": {"src": "f32", "dst": "bf16"}}
+    params: dict[str, dict[str, Any]] = {
+        "conv_depthwise": {"ragged": True},
+        "reorder": {"src": "f32", "dst": "bf16", "turns": True},
+    }
     specs = {name: KernelSpec.of(name, **params.get(name, {})) for name in names}
     return {name: sha256(compile_kernel(spec, "x86-64-v3")).hexdigest() for name, spec in specs.items()}
 
