@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, TypeAlias
 
@@ -19,6 +20,10 @@ _NARROW: Final = ("f16", "bf16")
 _COLUMNS_OF: Final = {"x86-64-v4": 15}
 _COLUMNS: Final = 12
 _CHANNELS: Final = 16
+#: Inputs of a group up to which row-major windows of one element are faster than reorders into blocks and back, and columns of
+#: the result from which they are.
+_POINTS: Final = 16
+_COLUMNS_OF_POINTS: Final = 16
 _Policy: TypeAlias = "Callable[[Any, Sequence[MemoryDesc], Sequence[bool]], Iterator[OpDesc]]"
 
 
@@ -50,7 +55,15 @@ def _convolution(
     if is_native and fits and op.groups == channels == op.dst.dims[1] > 1:
         # One channel a group: reorders into blocks of channels and back would take longer than the sums.
         yield replace(op, weights=_any(op.weights))
+    elif is_native and _sees_points(op) and op.weights.dims[1] <= _POINTS:
+        yield replace(op, weights=_any(op.weights))
     yield from _windows(op, operands, constant)
+
+
+def _sees_points(op: Convolution) -> bool:
+    """Return whether windows are one element, and rows of the result, or all of them if they are one, are long."""
+    row = math.prod(op.dst.dims[2:]) if set(op.strides) == {1} else op.dst.dims[-1]
+    return set(op.weights.dims[2:]) == {1} and not any((*op.padding_l, *op.padding_r)) and row >= _COLUMNS_OF_POINTS
 
 
 def _matmul(op: Any, operands: Sequence[MemoryDesc], constant: Sequence[bool]) -> Iterator[OpDesc]:

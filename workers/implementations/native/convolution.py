@@ -12,9 +12,11 @@ from .convolution_grouped import NativeGroupedConvolution
 from .convolution_integer import NativeIntegerConvolution
 from .convolution_integer_depthwise import NativeIntegerDepthwise
 from .convolution_planes import NativePlanesConvolution
+from .convolution_points import NativePointsConvolution
 
 IMPLEMENTATIONS = (
     NativeFewChannelsConvolution(),
+    NativePointsConvolution(),
     NativePlanesConvolution(),
     NativeDepthwiseConvolution(),
     NativeBlockedConvolution(),
