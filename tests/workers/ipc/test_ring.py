@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import random
 import sys
 import threading
 import time
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -28,10 +26,9 @@ from poolrt.workers.ipc.ring import (
     SubmittingRing,
 )
 
+from .between_lines import between_lines
+
 _NUMBER = 7
-#: Entries with which a client floods its ring, at least, and the longest time for it, in seconds.
-_FLOOD = 200 * CAPACITY
-_FLOOD_S = 60.0
 
 
 def make_ring() -> tuple[bytearray, SubmittingRing, ServingRing]:
@@ -175,32 +172,22 @@ def test_each_entry_is_executed_or_returned_once_while_the_worker_pauses_at_rand
     assert done
 
 
-def _publish_for_ever(memory: Any) -> None:
-    """Publish entries as soon as others are done."""
-    client = SubmittingRing(_NUMBER, memory)
-    until = time.monotonic() + _FLOOD_S
-    while time.monotonic() < until:
-        client.words[SUBMITTED] = client.done + CAPACITY
-
-
 def test_a_client_that_publishes_for_ever_does_not_keep_its_worker_from_pausing() -> None:
-    context = multiprocessing.get_context("fork")
-    memory = context.RawArray("B", NBYTES)
-    flooding = context.Process(target=_publish_for_ever, args=(memory,), daemon=True)
-    flooding.start()
-    try:
-        worker = ServingRing(_NUMBER, memory)
-        returned = []
-        until = time.monotonic() + 60
-        while worker.done < _FLOOD and time.monotonic() < until:
-            before = worker.done
-            worker.pause()
-            returned.append(worker.done - before)
-        assert 0 < max(returned) <= CAPACITY
-    finally:
-        flooding.kill()
-        flooding.join()
-        flooding.close()
+    # Given a client that publishes entries as soon as others are done, until the worker is kept for long
+    _, client, worker = make_ring()
+    last = worker.done
+
+    def publish() -> None:
+        if client.done < last + 3 * CAPACITY:
+            client.words[SUBMITTED] = client.done + CAPACITY
+
+    for act in (worker.pause, worker.resume):
+        last = worker.done
+        # When the worker returns the entries that it finds
+        with between_lines(publish):
+            act()
+        # Then it returns no more than a ring has
+        assert worker.done - last == CAPACITY
 
 
 def test_a_side_rings_once_for_each_sleep_of_the_other() -> None:
