@@ -2,7 +2,8 @@
 
 ``row`` walks along the axis with 16 of its elements a vector: contiguous rows, or blocks of 16 channels. ``strided``
 has 16 independent rows a vector and steps along the axis. Both read a row three times: maximum, sum of exponentials
-(added in groups, so that errors do not grow with the row), result. NaN anywhere makes the whole row NaN.
+(added in groups, so that errors do not grow with the row), result. ``strided`` reads short rows once. NaN anywhere makes the
+whole row NaN.
 """
 
 from __future__ import annotations
@@ -16,12 +17,15 @@ from .compiler import types
 from .compiler.language import inlined
 from .elements import Elements, elements
 from .exponentials import vexp_below, vlog
+from .stack_room import stack_room
 from .vec import vadd, vdiv, vkeep, vkeep_or, vmax, vmax_lane, vmul, vsub, vsum
 
 #: Vectors whose exponentials are added to one partial sum.
 _GROUP = 64
 #: Types that hold exponentials between the passes as they are computed; of the others they are computed twice.
 _KEEPS = ("f32", "f64")
+#: Elements of a row that are kept on the stack, not in dst.
+_SHORT = 128
 
 
 def make(isa: str, part: str, dtype: str, logarithm: bool) -> tuple[Callable[..., None], Any]:
@@ -110,6 +114,27 @@ def _strided(logarithm: bool, dtype: str) -> tuple[Callable[..., None], Any]:
     size, real, load_tail, fill = of.size, of.real, of.load_tail, of.fill
     put = _putter(of)
     keeps = dtype in _KEEPS and not logarithm
+    kept, lane = of.lanes_as, 16 * of.lanes_as.size
+    memory = stack_room(_SHORT * lane)
+
+    @inlined
+    def short(source: int, target: int, stride: int, count: int, lanes: int, full: int) -> None:
+        """Compute rows that fit on the stack: their elements may be so far apart that a cache cannot hold them together."""
+        room = memory()
+        shift, total = fill(real(-np.inf)), fill(real(0.0))
+        for row in range(count):
+            value = load_tail(source + row * stride, lanes)
+            kept.store(room + row * lane, value)
+            shift = vmax(value, shift)
+        for at in range(room, room + count * lane, lane):
+            value = vsub(kept.load(at), shift)
+            power = vexp_below(value)
+            total = vadd(total, power)
+            kept.store(at, value if logarithm else power)
+        scale = vlog(total) if logarithm else vdiv(fill(real(1.0)), total)
+        for row in range(count):
+            value = kept.load(room + row * lane)
+            put(target + row * stride, vsub(value, scale) if logarithm else vmul(value, scale), lanes, full)
 
     def kernel(
         begin: int, end: int, src: int, dst: int, count: int, inner: int,
@@ -125,6 +150,9 @@ def _strided(logarithm: bool, dtype: str) -> tuple[Callable[..., None], Any]:
             offset = size * (outer * count * inner + first)
             stop = offset + size * count * inner
             stride = size * inner
+            if count <= _SHORT:
+                short(src + offset, dst + offset, stride, count, lanes, full)
+                continue
             shift = lowest
             for at in range(offset, stop, stride):
                 shift = vmax(load_tail(src + at, lanes), shift)

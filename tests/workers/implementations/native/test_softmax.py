@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
-from poolrt.workers.desc import Softmax
+from poolrt.workers.desc import Arg, MemoryDesc, PrimitiveAttr, Softmax
 from poolrt.workers.engines.target import cpu_target
 from poolrt.workers.implementations.primitive_desc import UnsupportedPrimitive, primitive_desc
+from tests.references.softmax import softmax
 from tests.workers.cases import Case, cases
+from tests.workers.levels import target_of
 from tests.workers.native_runner import NativeRunner
 
 
@@ -28,3 +31,17 @@ def test_the_axis_of_images_is_left_to_the_reference_in_blocks_of_channels(case:
     assert primitive_desc(case.op, case.attr, cpu_target()).impl_name() == "ref:softmax"
     with pytest.raises(UnsupportedPrimitive, match="axis 0"):
         primitive_desc(case.op, case.attr, cpu_target(), references=False)
+
+
+@pytest.mark.parametrize("count", [1, 128, 129])
+@pytest.mark.parametrize("algorithm", ["accurate", "log"])
+def test_rows_of_elements_that_are_apart_are_short_or_long(
+    native: NativeRunner, isa: str, algorithm: str, count: int
+) -> None:
+    md = MemoryDesc((2, count, 35), "f32")
+    op = Softmax(md, md, 1, algorithm)
+    src = np.random.default_rng().normal(0, 3, md.dims).astype(np.float32)
+    src[0, 0, 3], src[1, count - 1, 34], src[0, 0, 7] = np.nan, -np.inf, 80.0
+    found = native.results(primitive_desc(op, PrimitiveAttr(), target_of(isa)), {Arg.SRC: src})[Arg.DST]
+    wanted = softmax(src.astype(np.float64), 1, algorithm)
+    np.testing.assert_allclose(found, wanted, 50 * 2.0**-23, 1e-6 if algorithm == "log" else 1e-38)
