@@ -16,7 +16,7 @@ _WORDS = 5
 #: (`kernels/native/trials.py`).
 SHARE: Final = 256
 #: Words of such a record; those for whether runs are alone and for the time of the next trial; and a time that never comes.
-_TRIALS: Final = 8
+_TRIALS: Final = 9
 _IS_ALONE, _NEXT = 2, 3
 _NEVER: Final = 1 << 62
 #: Regions that a thread calls at 1 us each, in place of 5 us for submitting any number of them.

@@ -59,7 +59,7 @@ from .region_queue import (
     WAITING,
     WORK,
 )
-from .trials import note_run, run_alone, runs_alone
+from .trials import is_trial, note_run, run_alone, runs_alone
 from .vec import iload
 from .wake_ups import (
     announce,
@@ -300,26 +300,31 @@ def _run(queue: int, regions: int, count: int, trials: int) -> None:
     begin = read_ticks()
     if trials != 0 and runs_alone(trials):
         run_alone(queue, regions, count)
-    else:
-        _run_together(queue, regions, count, begin)
+    elif not _run_together(queue, regions, count, begin, trials != 0 and is_trial(trials)):
+        return
     if trials != 0:
         end = read_ticks()
         note_run(queue, trials, regions, count, end - begin, end)
 
 
-def _run_together(queue: int, regions: int, count: int, begin: int) -> None:
-    """Submit regions to a synchronous pool with room for them, and run tasks until they have ended."""
+def _run_together(queue: int, regions: int, count: int, begin: int, wakes: bool) -> bool:
+    """Submit regions to a synchronous pool with room for them, and run tasks until they have ended.
+
+    A call that ``wakes`` wakes threads that sleep, whatever the work. Return whether no thread has slept on.
+    """
     atomic_store(queue + CALLER, read_processor(stack_room()))
     number = atomic_load(queue + SUBMITTED)
     for index in range(count):
         _append(queue, regions + index * RECORD)
     atomic_add(queue + EVENT, 1)
-    if atomic_load(queue + SLEEPERS) != 0:
+    awake = atomic_load(queue + SLEEPERS) == 0
+    if not awake:
         before = atomic_load(queue + SPARED)
         if begin - atomic_load(queue + FINISHED) > iload(queue + SPIN_AFTER):
             before = 0
         work = work_ahead(queue, number, before)
-        if is_worth_waking(queue, work):
+        awake = wakes or is_worth_waking(queue, work)
+        if awake:
             work = 0
             wake(queue)
         else:
@@ -327,6 +332,7 @@ def _run_together(queue: int, regions: int, count: int, begin: int) -> None:
         atomic_store(queue + SPARED, work)
     _work(queue, number + count, 1)
     atomic_store(queue + FINISHED, read_ticks())
+    return awake
 
 
 def _submit() -> tuple[Callable[..., None], Any]:

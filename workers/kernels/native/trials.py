@@ -17,28 +17,36 @@ from .region_queue import BLOBS, COUNT, FUNCTION, RATE, RECORD, STATUS
 from .vec import iload
 from .wake_ups import note_work
 
-#: Bytes of a record. Its words: ticks of a run alone and of one with others, of late, 0 if unknown; whether runs are alone; ticks
-#: at which a trial may begin, and from one to the next; runs of the trial under way, 0 if none is; ticks of those that count.
-TRIALS: Final = 64
-_ALONE, _TOGETHER, _IS_ALONE, _NEXT, _INTERVAL, _RUNS, _TICKS = (8 * i for i in range(7))
+#: Words of a record: ticks of a run alone and of one with others, of late, 0 if unknown; whether runs are alone; ticks at which a
+#: trial may begin, and from one to the next; whether a trial is under way, see `_FIRST`; runs and ticks that count, of the trial
+#: or since the last mean; and that mean.
+_ALONE, _TOGETHER, _IS_ALONE, _NEXT, _INTERVAL, _TRIAL, _RUNS, _TICKS, _LAST = (8 * i for i in range(9))
+#: Bytes of a record.
+TRIALS: Final = 72
+#: The first run of a trial comes, which wakes threads or leaves them and does not count; or another one.
+_FIRST: Final = 1
+_FURTHER: Final = 2
 #: Microseconds from one trial to the next at least and at most; or so many runs, if they take longer.
 _SOONEST_US: Final = 20_000
 _LATEST_US: Final = 640_000
 _SOONEST_RUNS: Final = 8
 _LATEST_RUNS: Final = 64
-#: What counts in a trial at least: runs after the first one, which wakes threads or leaves them; and microseconds.
-_TRIAL_RUNS: Final = 2
-_TRIAL_US: Final = 1000
+#: A mean is one of so many runs and microseconds at least.
+_LEAST_RUNS: Final = 2
+_LEAST_US: Final = 2000
 #: A trial ends with its first run if that takes so many times the time of the other way, or so many microseconds.
 _HOPELESS: Final = 2
 _LONG_US: Final = 10_000
-#: What runs take of late moves by the difference to each divided by this.
-_DRIFT: Final = 8
 
 
 def runs_alone(trials: int) -> bool:
     """Return whether the next run is one on the calling thread alone."""
-    return (iload(trials + _IS_ALONE) != 0) != (iload(trials + _RUNS) != 0)
+    return (iload(trials + _IS_ALONE) != 0) != (iload(trials + _TRIAL) != 0)
+
+
+def is_trial(trials: int) -> bool:
+    """Return whether the next run is one of a trial."""
+    return iload(trials + _TRIAL) != 0
 
 
 def run_alone(queue: int, regions: int, count: int) -> None:
@@ -54,47 +62,52 @@ def run_alone(queue: int, regions: int, count: int) -> None:
 
 
 def note_run(queue: int, trials: int, regions: int, count: int, taken: int, now: int) -> None:
-    """Note the ticks that a run has taken, and choose the next one's way; ``now`` is the time."""
+    """Note the ticks that a run has taken, at the time ``now``, and choose the way of the next one."""
     rate = iload(queue + RATE)
+    if iload(trials + _NEXT) == 0:
+        # The first run finds memory that has no pages yet.
+        _end(trials, max(_SOONEST_US * rate, _SOONEST_RUNS * taken), now)
+        return
     alone = runs_alone(trials)
     way = trials + (_ALONE if alone else _TOGETHER)
     other = trials + (_TOGETHER if alone else _ALONE)
-    runs = iload(trials + _RUNS)
-    if runs == 0:
-        before = iload(way)
-        atomic_store(way, taken if before == 0 else before + (taken - before) // _DRIFT)
-        begin = iload(trials + _NEXT)
-        if begin == 0:
-            # The first run finds memory that has no pages yet.
-            atomic_store(way, 0)
-            _end(trials, max(_SOONEST_US * rate, _SOONEST_RUNS * taken), now)
-        elif now >= begin and (alone or _is_doubtful(queue, trials, regions, count)):
-            atomic_store(trials + _TICKS, 0)
-            atomic_store(trials + _RUNS, 1)
-        return
-    if runs == 1:
-        atomic_store(trials + _RUNS, 2)
+    trial = iload(trials + _TRIAL)
+    if trial == _FIRST:
+        atomic_store(trials + _TRIAL, _FURTHER)
         if taken < min(_HOPELESS * iload(other), _LONG_US * rate):
             return
+        mean = taken
     else:
+        runs = iload(trials + _RUNS) + 1
         ticks = iload(trials + _TICKS) + taken
+        atomic_store(trials + _RUNS, runs)
         atomic_store(trials + _TICKS, ticks)
-        if runs <= _TRIAL_RUNS or ticks < _TRIAL_US * rate:
-            atomic_store(trials + _RUNS, runs + 1)
+        if runs < _LEAST_RUNS or ticks < _LEAST_US * rate:
             return
-        taken = ticks // (runs - 1)
-    atomic_store(way, taken)
+        mean = ticks // runs
+        atomic_store(trials + _RUNS, 0)
+        atomic_store(trials + _TICKS, 0)
+    if trial == 0:
+        last = iload(trials + _LAST)
+        atomic_store(trials + _LAST, mean)
+        # What takes longer once was held up by something else.
+        atomic_store(way, mean if last == 0 else min(mean, last))
+        if last != 0 and now >= iload(trials + _NEXT) and (alone or _is_doubtful(queue, trials, regions, count)):
+            atomic_store(trials + _TRIAL, _FIRST)
+        return
+    atomic_store(way, mean)
     interval = iload(trials + _INTERVAL)
-    if taken < iload(other):
+    if mean < iload(other):
         atomic_store(trials + _IS_ALONE, 1 if alone else 0)
-        _end(trials, max(interval // 4, _SOONEST_US * rate, _SOONEST_RUNS * taken), now)
+        _end(trials, max(interval // 4, _SOONEST_US * rate, _SOONEST_RUNS * mean), now)
     else:
-        _end(trials, min(interval * 2, max(_LATEST_US * rate, _LATEST_RUNS * taken)), now)
+        _end(trials, min(interval * 2, max(_LATEST_US * rate, _LATEST_RUNS * mean)), now)
 
 
 def _end(trials: int, interval: int, now: int) -> None:
     """End a trial, and let the next one begin after an interval."""
-    atomic_store(trials + _RUNS, 0)
+    atomic_store(trials + _TRIAL, 0)
+    atomic_store(trials + _LAST, 0)
     atomic_store(trials + _INTERVAL, interval)
     atomic_store(trials + _NEXT, now + interval)
 
