@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import _socket
 import errno
 import os
-import socket
 import struct
 from typing import Final
 
@@ -12,13 +12,13 @@ from typing import Final
 _CREDENTIALS: Final = struct.Struct("3i")
 
 
-def credentials(sock: socket.socket) -> tuple[int, int]:
+def credentials(sock: _socket.socket) -> tuple[int, int]:
     """Return the process id and user id of the peer, as the kernel reports them (SO_PEERCRED)."""
-    pid, uid, _ = _CREDENTIALS.unpack(sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
+    pid, uid, _ = _CREDENTIALS.unpack(sock.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, _CREDENTIALS.size))
     return pid, uid
 
 
-def check_peer(sock: socket.socket) -> None:
+def check_peer(sock: _socket.socket) -> None:
     """Raise PermissionError unless the peer is a process of this user. Root's processes accept only root's."""
     uid = credentials(sock)[1]
     if uid != os.geteuid():

@@ -1,6 +1,6 @@
 """Start a coordinator for this process, and end it.
 
-Imports almost nothing, `socket` after the start: the coordinator starts while this process imports the rest of the client.
+Imports almost nothing: the coordinator starts while this process imports the rest of the client.
 """
 
 from __future__ import annotations
@@ -12,14 +12,12 @@ import time
 
 from poolrt.workers.ipc.spawn import module_path, spawn_actions
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import socket
-
 #: Seconds that a coordinator may take to end its processes and exit after its client has disconnected.
 _END_S = 3.0
 #: Seconds from the end of a coordinator's connection to its exit, if a signal has ended it: a large arena takes a while.
 _ENDING_S = 0.5
+#: Not ``-m``, which imports `runpy` first: 3 ms.
+_PROGRAM = "from poolrt.coordinator.program import main; main(3)"
 
 
 class Coordinator:
@@ -84,7 +82,7 @@ class Coordinator:
             os.close(pidfd)
 
 
-def start_coordinator() -> tuple[socket.socket, Coordinator]:
+def start_coordinator() -> tuple[_socket.socket, Coordinator]:
     """Start a coordinator and return the socket to it. It starts up while the caller goes on.
 
     It has its own session, so that an interruption from the terminal reaches this process only, which then ends the
@@ -94,7 +92,7 @@ def start_coordinator() -> tuple[socket.socket, Coordinator]:
         raise FileNotFoundError("cannot start a coordinator: sys.executable is empty")
     ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
     environment = {**os.environ, **module_path()}
-    command = [sys.executable, "-P", "-m", "poolrt.coordinator", "3"]
+    command = [sys.executable, "-P", "-c", _PROGRAM]
     try:
         pid = os.posix_spawn(sys.executable, command, environment, file_actions=spawn_actions(theirs), setsid=True)
     except OSError:
@@ -102,6 +100,4 @@ def start_coordinator() -> tuple[socket.socket, Coordinator]:
         raise
     finally:
         theirs.close()
-    import socket
-
-    return socket.socket(_socket.AF_UNIX, _socket.SOCK_SEQPACKET, 0, ours.detach()), Coordinator(pid)
+    return ours, Coordinator(pid)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import _socket
 import os
 import select
-import socket
 import threading
 import weakref
 from collections.abc import Mapping
@@ -50,7 +50,7 @@ class Link:
     )
 
     def __init__(
-        self, sock: socket.socket, settings: Settings, coordinator: Coordinator | None, start_timeout_s: float
+        self, sock: _socket.socket, settings: Settings, coordinator: Coordinator | None, start_timeout_s: float
     ) -> None:
         self._coordinator = coordinator
         self._memory: SharedMemory | None = None

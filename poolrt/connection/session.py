@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import _socket
 import _thread
 import os
-import socket
 import threading
 import time
 import weakref
@@ -20,7 +20,6 @@ from .deadlines import Deadlines
 from .launch import Coordinator, start_coordinator
 from .link import Link
 from .open_futures import OpenFutures
-from .server import connect_socket
 
 T = TypeVar("T")
 #: Seconds between the first two attempts to connect, doubled up to the longest.
@@ -37,7 +36,7 @@ class Session:
     """
 
     def __init__(
-        self, sock: socket.socket, settings: Settings, coordinator: Coordinator | None, path: str = ""
+        self, sock: _socket.socket, settings: Settings, coordinator: Coordinator | None, path: str = ""
     ) -> None:
         """Greet the coordinator; the pool's own coordinator gets its configuration first."""
         self.settings = settings
@@ -172,6 +171,8 @@ class Session:
             except OSError as error:
                 raise coordinator_lost(f"the coordinator cannot be started: {error}") from error
             return Link(sock, settings, coordinator, settings.start_timeout_s)
+        from .server import connect_socket
+
         wait_s = min(settings.start_timeout_s, max(1.0, until - time.monotonic()))
         link = Link(connect_socket(self.path), settings, None, wait_s)
         try:
@@ -194,7 +195,7 @@ class Session:
         logging.getLogger("poolrt").warning(text, lost.lost, self.path, time.monotonic() - self._missed_at)
 
 
-def settings_for(sock: socket.socket, coordinator: Coordinator, load: Callable[[], Settings]) -> Settings:
+def settings_for(sock: _socket.socket, coordinator: Coordinator, load: Callable[[], Settings]) -> Settings:
     """Return the settings that ``load`` reads; if they are refused, end the coordinator that was started already."""
     try:
         return load()

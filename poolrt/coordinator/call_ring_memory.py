@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import _socket
 import os
-import socket
 from typing import Any
 
 from poolrt.memory.arena import make_sealed_memory
@@ -45,7 +45,7 @@ class CallRingMemory(RingMemory):
         descriptors = [make_sealed_memory(name, nbytes)]
         try:
             view = ArenaView(descriptors[0])
-            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+            ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM)
             descriptors += [ours.detach(), theirs.detach()]
             descriptors.append(os.dup(descriptors[0]))
         except OSError:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import _socket
 import faulthandler
 import os
 import signal
-import socket
 import sys
 import warnings
 from typing import TYPE_CHECKING
@@ -52,7 +52,7 @@ def print_warning(
     print(f"poolrt: warning: {message}", file=sys.stderr, flush=True)
 
 
-def serve_client(sock: socket.socket) -> int:
+def serve_client(sock: _socket.socket) -> int:
     """Serve the client at the other end of a socket until it disconnects; return the exit status."""
     faulthandler.enable(2)
     warnings.showwarning = print_warning

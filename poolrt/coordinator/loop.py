@@ -6,6 +6,7 @@ double the coordinator's start.
 
 from __future__ import annotations
 
+import _socket
 import errno
 import gc
 import itertools
@@ -13,7 +14,6 @@ import math
 import mmap
 import os
 import select
-import socket
 import sys
 import time
 from collections import deque
@@ -81,7 +81,7 @@ class Loop:
     """Runs a coordinator until its last client disconnects or, with a ``listener``, until `stop`."""
 
     def __init__(
-        self, configuration: Configuration, fork_server: tuple[int, socket.socket], listener: Listener | None = None
+        self, configuration: Configuration, fork_server: tuple[int, _socket.socket], listener: Listener | None = None
     ) -> None:
         self._listener = listener
         self._lines = LogLines(sys.stderr)
@@ -150,7 +150,7 @@ class Loop:
         if listener is not None:
             self._watch(listener.fileno(), self._accept)
 
-    def add_client(self, sock: socket.socket) -> None:
+    def add_client(self, sock: _socket.socket) -> None:
         """Add a connected client."""
         channel = Channel(sock, limit=STRANGER_LIMIT, relays=True, limit_of=limit_of)
         peer = self._add_peer(next(self._numbers), channel, client=True)

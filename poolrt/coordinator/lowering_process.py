@@ -6,12 +6,13 @@ thread that has started it.
 
 from __future__ import annotations
 
+import _socket
 import os
 import signal
-import socket
 import sys
 import time
 from collections.abc import Callable
+from contextlib import closing
 from typing import Any, Final
 
 from poolrt.cachestore import Key
@@ -63,7 +64,7 @@ def _try(
     ours, theirs = pair()
     channel = Channel(ours)
     try:
-        with theirs:
+        with closing(theirs):
             pid = start_program("poolrt.coordinator.lowering_process", theirs, str(os.getpid()))
         try:
             answer = _ask(channel, request, data, is_stopped)
@@ -106,7 +107,7 @@ def _answer(message: list[Any]) -> list[Any]:
     return ["lowered", [key.canonical for key in lowered.keys], encode(lowered.graph)]
 
 
-def main(sock: socket.socket, parent: int) -> None:
+def main(sock: _socket.socket, parent: int) -> None:
     """Answer one request."""
     reset_signals()
     die_with_parent(parent)
@@ -123,4 +124,4 @@ def main(sock: socket.socket, parent: int) -> None:
 
 
 if __name__ == "__main__":
-    main(socket.socket(fileno=int(sys.argv[1])), int(sys.argv[2]))
+    main(_socket.socket(fileno=int(sys.argv[1])), int(sys.argv[2]))

@@ -7,14 +7,15 @@ fork server that no longer answers are killed.
 
 from __future__ import annotations
 
+import _socket
 import os
 import select
 import signal
-import socket
 import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from typing import Any, Final
 
 from poolrt.cachestore.deferred_dataclass import dataclass, field
@@ -82,7 +83,7 @@ class Processes:
 
     def __init__(
         self,
-        first: tuple[int, socket.socket],
+        first: tuple[int, _socket.socket],
         arena: int,
         options: dict[str, Any],
         start_s: float,
@@ -180,7 +181,7 @@ class Processes:
                 os.close(child.pidfd)
         self._children.clear()
 
-    def _adopt(self, pid: int, sock: socket.socket) -> _ForkServer:
+    def _adopt(self, pid: int, sock: _socket.socket) -> _ForkServer:
         server = _ForkServer(Channel(sock, accepts_fds=True), pid)
         self._watch(server.channel.fileno(), lambda: self._on_readable(server))
         return server
@@ -231,14 +232,14 @@ class Processes:
             self._failures.add(text)
             print(f"poolrt: {text}", file=sys.stderr)
 
-    def _send_fork(self, server: _ForkServer, number: int, theirs: socket.socket) -> None:
+    def _send_fork(self, server: _ForkServer, number: int, theirs: _socket.socket) -> None:
         role = self._children[number].role
         descriptors = (theirs.fileno(), self._arena) if role == Role.WORKER.value else (theirs.fileno(),)
         server.expected[number] = None
         environment = thread_variables(self._options["threads"] if role == Role.WORKER.value else 1)
         environment[LIMIT] = self._options["max_cpu_isa"]
         options = {**self._options, "environment": environment, "descriptors": len(descriptors)}
-        with theirs:
+        with closing(theirs):
             try:
                 server.channel.send([Kind.FORK, number, role, options], descriptors)
                 self._flush(server)
@@ -420,10 +421,10 @@ class Processes:
             os.kill(pid, signal.SIGKILL)
 
 
-def _start_fork_server() -> tuple[int, socket.socket]:
+def _start_fork_server() -> tuple[int, _socket.socket]:
     """Start a fork server as a new program, because a process with threads must not fork without an exec."""
     ours, theirs = pair()
-    with theirs:
+    with closing(theirs):
         try:
             pid = start_program("poolrt.workers.processes.fork_server", theirs, str(os.getpid()))
         except OSError:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import _socket
 import os
-import socket
 from collections.abc import Callable
 from typing import Any
 
@@ -31,7 +31,7 @@ class RingMemory:
         descriptors = [memory]
         try:
             view = ArenaView(memory)
-            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+            ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM)
             descriptors += [ours.detach(), theirs.detach()]
             descriptors.append(os.dup(memory))
         except OSError:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import _socket
 import os
-import socket
 import time
 from collections import deque
 from collections.abc import Iterable
@@ -37,7 +37,7 @@ class ClientCallRing:
 
     __slots__ = ("bell", "calls", "functions", "lifted", "lifted_at", "number", "ring", "seen", "seen_at")
 
-    def __init__(self, number: int, ring: SubmittingCallRing, bell: socket.socket) -> None:
+    def __init__(self, number: int, ring: SubmittingCallRing, bell: _socket.socket) -> None:
         self.number = number
         self.ring = ring
         self.bell = bell
@@ -196,7 +196,7 @@ class ClientCallRing:
     def take_bells(self) -> bool:
         """Receive the bells of the worker; False if it has exited."""
         try:
-            return bool(self.bell.recv(_BELLS, socket.MSG_DONTWAIT))
+            return bool(self.bell.recv(_BELLS, _socket.MSG_DONTWAIT))
         except BlockingIOError:
             return True
         except OSError:
@@ -282,7 +282,7 @@ def open_ring(number: int, channel: Channel) -> ClientCallRing | None:
         memory, bell = channel.take_fd(), channel.take_fd()
     except MalformedMessage:
         return None  # this process can have no more descriptors
-    sock = socket.socket(fileno=bell)
+    sock = _socket.socket(fileno=bell)
     try:
         view = ArenaView(memory)
     except OSError:

@@ -9,8 +9,8 @@ worker that has exited. Its slots are not used again before.
 
 from __future__ import annotations
 
+import _socket
 import select
-import socket
 import struct
 import threading
 import time
@@ -86,8 +86,8 @@ class ClientRing:
         "writers",
     )
 
-    def __init__(self, number: int, ring: SubmittingRing, address: int, bell: socket.socket, spin: Spin) -> None:
-        bell.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("@ll", 0, int(_LOOK_S * 1e6)))
+    def __init__(self, number: int, ring: SubmittingRing, address: int, bell: _socket.socket, spin: Spin) -> None:
+        bell.setsockopt(_socket.SOL_SOCKET, _socket.SO_RCVTIMEO, struct.pack("@ll", 0, int(_LOOK_S * 1e6)))
         self.number = number
         #: Models that may be run on it.
         self.models: set[int] = set()

@@ -6,8 +6,8 @@ costs time only.
 
 from __future__ import annotations
 
+import _socket
 import os
-import socket
 import weakref
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
@@ -181,7 +181,7 @@ class RingRuns:
             memory, bell = channel.take_fd(), channel.take_fd()
         except MalformedMessage:
             return  # this process can have no more descriptors
-        sock = socket.socket(fileno=bell)
+        sock = _socket.socket(fileno=bell)
         try:
             view = ArenaView(memory)
         except OSError:

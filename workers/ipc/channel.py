@@ -8,10 +8,10 @@ items it has not counted. Queues and pipes that pickle are not used: a pickle fr
 
 from __future__ import annotations
 
+import _socket  # `socket` itself takes 5 ms to import, for names of constants and for files
 import io
 import os
 import select
-import socket
 import struct
 from abc import ABC, abstractmethod
 from array import array
@@ -99,7 +99,7 @@ class Channel:
 
     def __init__(
         self,
-        sock: socket.socket,
+        sock: _socket.socket,
         *,
         accepts_fds: bool = False,
         limit: int = MAX_MESSAGE,
@@ -144,7 +144,7 @@ class Channel:
     def limit_waits(self, seconds: float) -> None:
         """Let `receive` with ``block`` return None after so many seconds without data."""
         limit = struct.pack("@ll", int(seconds), int(seconds % 1 * 1e6))
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
+        self._socket.setsockopt(_socket.SOL_SOCKET, _socket.SO_RCVTIMEO, limit)
 
     def trust(self) -> None:
         """Accept messages up to `MAX_MESSAGE` from now on, less a frame for what forwarding a message may add."""
@@ -196,7 +196,7 @@ class Channel:
 
         Raises ChannelClosed, MalformedMessage.
         """
-        flags = 0 if block else socket.MSG_DONTWAIT
+        flags = 0 if block else _socket.MSG_DONTWAIT
         self.has_more = False
         frames = 0
         while True:
@@ -252,7 +252,7 @@ class Channel:
     def shut_down(self) -> None:
         """End the connection, so that every wait returns, here and at the peer. The socket stays open until `close`."""
         try:
-            self._socket.shutdown(socket.SHUT_RDWR)
+            self._socket.shutdown(_socket.SHUT_RDWR)
         except OSError:
             pass  # the connection has ended already
 
@@ -299,13 +299,13 @@ class Channel:
     def _put(self, frame: _Frame, fds: tuple[int, ...]) -> bool:
         try:
             if fds:
-                # Not socket.send_fds, which ignores its flags and would block.
-                rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array("i", fds))]
-                self._socket.sendmsg(frame, rights, socket.MSG_DONTWAIT)
+                # Not `socket.send_fds`, which ignores its flags and would block.
+                rights = [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, array("i", fds))]
+                self._socket.sendmsg(frame, rights, _socket.MSG_DONTWAIT)
             elif len(frame) == 1:
-                self._socket.send(frame[0], socket.MSG_DONTWAIT)
+                self._socket.send(frame[0], _socket.MSG_DONTWAIT)
             else:
-                self._socket.sendmsg(frame, (), socket.MSG_DONTWAIT)
+                self._socket.sendmsg(frame, (), _socket.MSG_DONTWAIT)
         except BlockingIOError:
             return False
         except OSError as error:
@@ -328,12 +328,12 @@ class Channel:
 
     def _take_with_fds(self, flags: int) -> int:
         fds = array("i")
-        space = socket.CMSG_SPACE(MAX_FDS * fds.itemsize)
-        size, ancillary, outcome, _ = self._socket.recvmsg_into([self._buffer], space, flags | socket.MSG_CMSG_CLOEXEC)
+        space = _socket.CMSG_SPACE(MAX_FDS * fds.itemsize)
+        size, ancillary, outcome, _ = self._socket.recvmsg_into([self._buffer], space, flags | _socket.MSG_CMSG_CLOEXEC)
         for level, kind, data in ancillary:
-            if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+            if level == _socket.SOL_SOCKET and kind == _socket.SCM_RIGHTS:
                 fds.frombytes(data[: len(data) - len(data) % fds.itemsize])
-        if outcome & socket.MSG_CTRUNC:
+        if outcome & _socket.MSG_CTRUNC:
             # This process can have no more descriptors. All of a message's come, or none: each is found by its order.
             while fds:
                 os.close(fds.pop())
@@ -408,9 +408,9 @@ class _Joined(_Arriving):
         return [*self._fields, self._whole.getvalue()]
 
 
-def pair() -> tuple[socket.socket, socket.socket]:
+def pair() -> tuple[_socket.socket, _socket.socket]:
     """Return two connected sockets for channels; a new program inherits neither."""
-    return socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    return _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
 
 
 def _cut(data: memoryview, head: bytes = b"") -> Iterator[_Frame]:

@@ -17,7 +17,7 @@ checked. Limitation: a count is published by an aligned store of 8 bytes, which 
 
 from __future__ import annotations
 
-import socket
+import _socket
 import threading
 from array import array
 from collections.abc import Sequence
@@ -62,7 +62,7 @@ RETURNED: Final = 2
 FAILED: Final = 3
 
 #: Flags of send(2) for a bell: neither a wait nor a signal. Members of an enumeration take 0.5 us to combine each time.
-BELL: Final = int(socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+BELL: Final = int(_socket.MSG_DONTWAIT | _socket.MSG_NOSIGNAL)
 
 _FENCE: Final = threading.Lock()
 

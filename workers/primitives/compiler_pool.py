@@ -13,6 +13,7 @@ import signal
 import threading
 import time
 import weakref
+from contextlib import closing
 from functools import lru_cache
 from typing import Final
 
@@ -104,7 +105,7 @@ class _Compiler:
 
     def __init__(self) -> None:
         ours, theirs = pair()
-        with theirs:
+        with closing(theirs):
             try:
                 self._pid = start_program("poolrt.workers.processes.creator", theirs)
                 self._pidfd = os.pidfd_open(self._pid)

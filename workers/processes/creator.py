@@ -6,10 +6,10 @@ starts creators as programs (`compiler_pool`); those have no store, and return t
 
 from __future__ import annotations
 
+import _socket
 import faulthandler
 import os
 import signal
-import socket
 import sys
 import time
 import warnings
@@ -28,7 +28,7 @@ from ..verbose.output import set_verbose, verbose
 from .parent_death_signal import detach_streams
 
 
-def main(sock: socket.socket, descriptors: list[int], options: dict[str, Any]) -> None:
+def main(sock: _socket.socket, descriptors: list[int], options: dict[str, Any]) -> None:
     """Create primitives for a coordinator until it closes the connection."""
     set_verbose(options["verbose"])
     warnings.simplefilter("ignore", NothingKept)  # the coordinator prints it
@@ -81,4 +81,4 @@ if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     faulthandler.enable(2)
     detach_streams()
-    serve(Channel(socket.socket(fileno=int(sys.argv[1]))), None)
+    serve(Channel(_socket.socket(fileno=int(sys.argv[1]))), None)

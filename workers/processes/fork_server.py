@@ -11,13 +11,13 @@ are passed by the kernel, the answer is a pidfd, and the kernel kills a child wh
 
 from __future__ import annotations
 
+import _socket
 import atexit
 import faulthandler
 import gc
 import os
 import select
 import signal
-import socket
 import sys
 from functools import partial
 from importlib import import_module
@@ -43,7 +43,7 @@ _REAP_MS: Final = 200
 Options = dict[str, Any]
 
 
-def start_fork_server(*private: socket.socket) -> tuple[int, socket.socket]:
+def start_fork_server(*private: _socket.socket) -> tuple[int, _socket.socket]:
     """Fork a fork server from this process, which must have one thread; return its process id and the socket to it.
 
     ``private`` sockets are closed in the fork server, so that their other ends notice the exit of this process.
@@ -70,7 +70,7 @@ def start_fork_server(*private: socket.socket) -> tuple[int, socket.socket]:
         _exit_process(code, "fork server")
 
 
-def main(sock: socket.socket, descriptors: list[int], options: Options) -> None:
+def main(sock: _socket.socket, descriptors: list[int], options: Options) -> None:
     """Run a preloaded fork server; if the compiler cannot be imported, report that and exit."""
     try:
         from ..kernels.native.warm_up import warm_up
@@ -84,7 +84,7 @@ def main(sock: socket.socket, descriptors: list[int], options: Options) -> None:
     serve(sock, report=True)
 
 
-def serve(sock: socket.socket, *, report: bool = False) -> None:
+def serve(sock: _socket.socket, *, report: bool = False) -> None:
     """Fork children on request until the other end closes; then end them. With ``report``, send READY first."""
     if not report:
         import_module(".worker", __package__)  # import the modules of workers once, here
@@ -173,7 +173,7 @@ def _run_role(role: str, descriptors: list[int], options: Options, parent: int, 
         detach_streams()
         # Thread pools of libraries read these when they are loaded, which is later.
         os.environ.update(options["environment"])
-        sock = socket.socket(fileno=descriptors[0])
+        sock = _socket.socket(fileno=descriptors[0])
         import_module(_ROLES[role], __package__).main(sock, descriptors[1:], options)
         code = 0
     finally:
@@ -208,4 +208,4 @@ if __name__ == "__main__":
     # A coordinator that has threads starts this program: `python -m poolrt.workers.processes.fork_server DESCRIPTOR PARENT`.
     faulthandler.enable(2)
     die_with_parent(int(sys.argv[2]))
-    serve(socket.socket(fileno=int(sys.argv[1])))
+    serve(_socket.socket(fileno=int(sys.argv[1])))

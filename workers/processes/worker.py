@@ -6,8 +6,8 @@ engine imports more.
 
 from __future__ import annotations
 
+import _socket
 import os
-import socket
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from ..threadpools.interface import ThreadpoolInterface
 
 
-def main(sock: socket.socket, descriptors: list[int], options: dict[str, Any]) -> None:
+def main(sock: _socket.socket, descriptors: list[int], options: dict[str, Any]) -> None:
     """Serve the coordinator until it closes the connection."""
     arena = ArenaView(descriptors[0])
     arena.keep_from_forks()  # a user's function may fork a process that outlives this one

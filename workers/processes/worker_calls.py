@@ -9,10 +9,10 @@ waits for a client: bells are sent and received without waiting, and a result th
 
 from __future__ import annotations
 
+import _socket
 import os
 import pickle
 import select
-import socket
 import time
 from collections.abc import Callable
 from typing import Any, Final
@@ -43,7 +43,7 @@ class _Attached:
 
     __slots__ = ("bell", "client", "functions", "ring")
 
-    def __init__(self, ring: ServingCallRing, client: int, bell: socket.socket) -> None:
+    def __init__(self, ring: ServingCallRing, client: int, bell: _socket.socket) -> None:
         self.ring = ring
         self.client = client
         self.bell = bell
@@ -101,7 +101,7 @@ class WorkerCalls:
 
     def attach(self, number: int, client: int, memory: int, bell: int) -> None:
         """Serve a ring; its descriptors are this object's now."""
-        sock = socket.socket(fileno=bell)
+        sock = _socket.socket(fileno=bell)
         view = _map(memory)
         attached = _Attached(ServingCallRing(number, view.buffer(0, view.nbytes)), client, sock)
         self._rings[number] = attached
@@ -132,7 +132,7 @@ class WorkerCalls:
         if attached is None:
             return
         try:
-            if attached.bell.recv(_BELLS, socket.MSG_DONTWAIT):
+            if attached.bell.recv(_BELLS, _socket.MSG_DONTWAIT):
                 return
         except BlockingIOError:
             return

@@ -10,9 +10,9 @@ calls too.
 
 from __future__ import annotations
 
+import _socket
 import os
 import select
-import socket
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -72,7 +72,7 @@ class _Attached:
 
     __slots__ = ("address", "bell", "checked", "models", "ring")
 
-    def __init__(self, ring: ServingRing, address: int, bell: socket.socket) -> None:
+    def __init__(self, ring: ServingRing, address: int, bell: _socket.socket) -> None:
         self.ring = ring
         self.address = address
         self.bell = bell
@@ -145,7 +145,7 @@ class WorkerRings:
 
     def attach(self, number: int, memory: int, bell: int) -> None:
         """Serve a ring; its descriptors are this object's now."""
-        sock = socket.socket(fileno=bell)
+        sock = _socket.socket(fileno=bell)
         try:
             view = ArenaView(memory)
             view.keep_from_forks()
@@ -350,7 +350,7 @@ class WorkerRings:
 
     def _receive_bells(self, fd: int, attached: _Attached) -> None:
         try:
-            if attached.bell.recv(_BELLS, socket.MSG_DONTWAIT):
+            if attached.bell.recv(_BELLS, _socket.MSG_DONTWAIT):
                 return
         except BlockingIOError:
             return

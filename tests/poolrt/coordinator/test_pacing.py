@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import socket
+import _socket
 from collections.abc import Callable, Iterator
 from select import EPOLLIN, EPOLLOUT
 
@@ -35,7 +35,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 def peers() -> Iterator[dict[int, Peer]]:
     """Two connections of process 7, and one of process 8."""
     found: dict[int, Peer] = {}
-    others: list[socket.socket] = []
+    others: list[_socket.socket] = []
     for number, pid in ((1, 7), (2, 7), (3, 8)):
         ours, theirs = pair()
         others.append(theirs)
