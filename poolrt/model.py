@@ -13,7 +13,6 @@ from poolrt.errors import CoordinatorLoss, PoolClosed
 from poolrt.workers.ipc.channel import Message
 from poolrt.workers.ipc.protocol import Kind
 
-from .connection.futures import PoolFuture
 from .connection.link import Link
 from .connection.session import Session
 from .runs.cut_outputs import Cut, hidden_outputs
@@ -221,6 +220,8 @@ class Model:
                 begun, lost = None, 1
             if begun is not None:
                 return begun
+        from .connection.futures import PoolFuture
+
         run = ModelRun(self, self._check(inputs))
         future: PoolFuture[dict[str, NDArray[Any]]] = PoolFuture()
 

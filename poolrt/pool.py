@@ -1,17 +1,18 @@
 """The pool: worker processes that run graphs and functions for this process.
 
 This module imports almost nothing, not even `typing`, so that the coordinator starts before anything else is imported.
+`concurrent.futures`, which imports `logging`, takes as long as the start of Python.
 """
 
 from __future__ import annotations
 
-from concurrent.futures import Executor
+from .import_hook import when_imported
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from concurrent.futures import Future
+    from concurrent.futures import Executor, Future
     from types import TracebackType
     from typing import Any, ParamSpec, TypeVar, overload
 
@@ -26,6 +27,10 @@ if TYPE_CHECKING:
 
     P = ParamSpec("P")
     T = TypeVar("T")
+else:
+
+    class Executor:
+        """Stands for the class of `concurrent.futures`, which is the base class of `Pool` as soon as a program imports it."""
 
 
 class Pool(Executor):
@@ -346,6 +351,10 @@ class Pool(Executor):
                     found = link.functions = Functions(link, *self._initializer)
         self._applied = found
         return found
+
+
+# Nobody can ask for the base class before. All of its methods are defined here.
+when_imported("concurrent.futures._base", lambda module: setattr(Pool, "__bases__", (module.Executor,)))
 
 
 def _check_arguments(workers: object, max_workers: object, initializer: object, max_tasks_per_child: object) -> None:

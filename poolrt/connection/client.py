@@ -22,9 +22,9 @@ from poolrt.runs.ring_runs import KINDS, RingRuns
 from poolrt.workers.ipc.channel import Channel, ChannelClosed, ChannelFull, MalformedMessage, Message
 from poolrt.workers.ipc.protocol import VERSION, Kind, check_message
 
-from .futures import own
 from .futures_thread import FuturesThread
 from .open_futures import OpenFutures
+from .own_process import own
 from .request import Request as Request
 from .sign_of_life import SignOfLife
 

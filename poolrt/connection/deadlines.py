@@ -4,27 +4,27 @@ from __future__ import annotations
 
 import heapq
 import itertools
-import logging
 import os
 import threading
 import time
 import weakref
 from collections.abc import Callable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from poolrt.errors import PoolRefused
 
-from .futures import PoolFuture
+if TYPE_CHECKING:
+    from .futures import PoolFuture
+
+    #: Ends a future after so many seconds.
+    Expire = Callable[[PoolFuture[Any], float], None]
+    #: When its time is over; a number that orders equal times; the future, and after how many seconds.
+    _Watched = tuple[float, int, weakref.ref[PoolFuture[Any]], float]
 
 #: Seconds that the thread waits for a further future before it ends.
 _IDLE_S: Final = 1.0
 #: So many futures are looked at before those that are done are dropped.
 _MANY: Final = 256
-
-#: Ends a future after so many seconds.
-Expire = Callable[[PoolFuture[Any], float], None]
-#: When its time is over; a number that orders equal times; the future, and after how many seconds.
-_Watched = tuple[float, int, weakref.ref[PoolFuture[Any]], float]
 
 
 class Deadlines:
@@ -87,6 +87,8 @@ class Deadlines:
             try:
                 _expire(known(), limit_s)
             except BaseException:
+                import logging
+
                 logging.getLogger("concurrent.futures").exception("exception calling callback of a future")
 
 

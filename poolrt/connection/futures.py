@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Callable, Collection
@@ -13,6 +12,7 @@ from typing import Any, Final, Protocol, TypeVar
 from poolrt.cachestore.deferred_interrupts import deferred_interrupts
 from poolrt.errors import PoolClosed, PoolError
 
+from .own_process import own
 from .releasing_future import ReleasingFuture
 
 T = TypeVar("T")
@@ -21,23 +21,6 @@ _OPEN: Final = (PENDING, RUNNING)
 _RLock: Final = type(threading.RLock())
 #: What a forked process gets for a call of its parent.
 FOREIGN: Final = "this call belongs to the parent of this forked process, which gets its result: submit it again here"
-
-
-class OwnProcess:
-    """The number of this process, known without a call of the system, which takes as long as ten lines of Python."""
-
-    __slots__ = ("process",)
-
-    def __init__(self) -> None:
-        self.process = 0
-        self.look()
-        os.register_at_fork(after_in_child=self.look)
-
-    def look(self) -> None:
-        self.process = os.getpid()
-
-
-own: Final = OwnProcess()
 
 
 class Driver(Protocol):

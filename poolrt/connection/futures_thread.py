@@ -6,7 +6,6 @@ needs it (`CallRings.needs_thread`). It alone calls code of the user: callbacks,
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections import deque
@@ -175,4 +174,6 @@ class FuturesThread:
                 if resolve is not None:
                     resolve(message)
         except BaseException:
+            import logging
+
             logging.getLogger("concurrent.futures").exception("exception calling callback of a future")

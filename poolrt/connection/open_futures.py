@@ -8,14 +8,16 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable
-from concurrent.futures import Future
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from poolrt.cachestore.deferred_interrupts import deferred_interrupts
 from poolrt.errors import PoolClosed, PoolRefused
 
-from .futures import Driver, PoolFuture
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+    from .futures import Driver, PoolFuture
 
 #: Seconds between checks whether the thread that resolves futures still runs.
 _POLL_S: Final = 0.25

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import gc
+import json
 import os
 import signal
 import subprocess
@@ -149,6 +150,24 @@ def test_an_argument_that_cannot_be_is_refused_before_a_process_starts(arguments
     with pytest.raises((ValueError, TypeError), match=error):
         poolrt.Pool(**arguments)
     assert set(family()) == before
+
+
+def test_a_pool_is_an_executor_though_its_module_imports_none(settings: dict[str, Any]) -> None:
+    program = f"""
+import json, sys
+import poolrt
+
+class Mine(poolrt.Pool):
+    pass
+
+with poolrt.Pool(**json.loads(sys.argv[1])) as pool:
+    assert "concurrent.futures" not in sys.modules
+    from concurrent.futures import Executor
+    print(isinstance(pool, Executor), issubclass(Mine, Executor), pool.submit(abs, -5).result({BOUND_S}))
+"""
+    run = [sys.executable, "-c", program, json.dumps(settings | {"workers": 1})]
+    done = subprocess.run(run, capture_output=True, text=True, timeout=BOUND_S, check=True)
+    assert done.stdout == "True True 5\n", done.stderr
 
 
 def test_an_event_loop_calls_functions_in_a_pool(pool: poolrt.Pool) -> None:

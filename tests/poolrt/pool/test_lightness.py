@@ -30,7 +30,7 @@ def test_a_worker_that_has_run_a_graph_has_imported_no_compiler_and_no_numpy(poo
         model.run(x=np.ones((4, 8), np.float32))
     # A builtin, so that the call itself makes the worker import nothing.
     for names in pool.map(eval, ["list(__import__('sys').modules)"] * 4):
-        assert _heavy(names, "numpy", "runpy", "socket") == set()
+        assert _heavy(names, "numpy", "runpy", "socket", "logging", "concurrent") == set()
 
 
 @pytest.mark.parametrize(
@@ -38,15 +38,15 @@ def test_a_worker_that_has_run_a_graph_has_imported_no_compiler_and_no_numpy(poo
     [
         (
             "import poolrt.pool, poolrt.connection.launch",
-            ("numpy", "msgpack", "dataclasses", "cloudpickle", "socket"),
+            ("numpy", "msgpack", "dataclasses", "cloudpickle", "socket", "logging", "concurrent"),
         ),
         (
             "import poolrt.connection.session, poolrt.loads.loading",
-            ("cloudpickle", "subprocess", "dataclasses", "socket"),
+            ("cloudpickle", "subprocess", "dataclasses", "socket", "logging", "concurrent"),
         ),
         (
             "import poolrt.coordinator.entry, poolrt.coordinator.loop, poolrt.graph.lower, poolrt.cachestore",
-            ("numpy", "cloudpickle", "dataclasses", "inspect", "socket"),
+            ("numpy", "cloudpickle", "dataclasses", "inspect", "socket", "logging", "concurrent"),
         ),
     ],
 )
