@@ -6,9 +6,9 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import NamedTuple
 
 from .constant_files import map_constant, size_of_constant
+from .deferred_namedtuple import NamedTuple
 from .errors import PathRefused
 from .file_lock import try_lock
 from .folders import open_file

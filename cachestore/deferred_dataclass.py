@@ -12,10 +12,12 @@ once make equal ones.
 from __future__ import annotations
 
 from abc import update_abstractmethods
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from reprlib import recursive_repr
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
+
+from .deferred_namedtuple import Deferred, NamedTuple
 
 
 class _Factory:
@@ -53,24 +55,6 @@ class _Definition(NamedTuple):
     slots: bool
 
 
-class _Deferred:
-    """An attribute of a class that ``make(cls)`` makes when it is first asked for."""
-
-    __slots__ = ("_make", "_name", "_owner")
-
-    def __init__(self, make: Callable[[Any], Any]) -> None:
-        self._make = make
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        self._owner, self._name = owner, name
-
-    def __get__(self, instance: object, cls: type | None = None) -> Any:
-        made = self._make(self._owner)
-        if vars(self._owner).get(self._name) is self:
-            setattr(self._owner, self._name, made)
-        return made.__get__(instance, cls) if hasattr(made, "__get__") else made
-
-
 def _dataclass(
     cls: Any = None,
     /,
@@ -88,15 +72,15 @@ def _dataclass(
         own = _own_fields(cls)
         definition = _Definition(_all_fields(cls, own, frozen), frozen, slots)
         added: dict[str, Any] = {
-            "__dataclass_fields__": _Deferred(_standard_fields),
-            "__dataclass_params__": _Deferred(_standard_params),
+            "__dataclass_fields__": Deferred(_standard_fields),
+            "__dataclass_params__": Deferred(_standard_params),
             "__deferred__": definition,
             "__replace__": _replace,
             "__match_args__": tuple([each.name for each in definition.fields if each.init]),
-            **({"__init__": _Deferred(_init)} if init else {}),
-            **({"__repr__": _Deferred(_repr)} if repr else {}),
-            **({"__eq__": _Deferred(_eq)} if eq else {}),
-            **({"__setattr__": _Deferred(_setattr), "__delattr__": _Deferred(_delattr)} if frozen else {}),
+            **({"__init__": Deferred(_init)} if init else {}),
+            **({"__repr__": Deferred(_repr)} if repr else {}),
+            **({"__eq__": Deferred(_eq)} if eq else {}),
+            **({"__setattr__": Deferred(_setattr), "__delattr__": Deferred(_delattr)} if frozen else {}),
             **({"__getstate__": _getstate, "__setstate__": _setstate} if frozen and slots else {}),
         }
         given = vars(cls)
@@ -105,7 +89,7 @@ def _dataclass(
         added = {name: value for name, value in added.items() if name not in given}
         # Python sets the hash of a class with `__eq__` and without a hash to None.
         if eq and (given.get("__hash__") is None and ("__eq__" in given or "__hash__" not in given)):
-            added["__hash__"] = _Deferred(_hash) if frozen else None
+            added["__hash__"] = Deferred(_hash) if frozen else None
         if slots:
             return _with_slots(cls, own, added, weakref_slot)
         for each in own:
@@ -115,7 +99,7 @@ def _dataclass(
                 delattr(cls, each.name)
         for name, value in added.items():
             setattr(cls, name, value)
-            if isinstance(value, _Deferred):
+            if isinstance(value, Deferred):
                 value.__set_name__(cls, name)
         return update_abstractmethods(cls)
 

@@ -19,8 +19,9 @@ from __future__ import annotations
 import math
 import struct
 from binascii import crc32
-from typing import Final, NamedTuple
+from typing import Final
 
+from .deferred_namedtuple import NamedTuple
 from .digests import sha256
 from .errors import EntryCorrupt, EntryForged
 from .key import Key

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Iterator
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
+from .deferred_namedtuple import NamedTuple
 from .entry import EntryMeta
 from .key import ABSENT, Key
 

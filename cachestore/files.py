@@ -19,8 +19,9 @@ import os
 import stat
 import time
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
+from .deferred_namedtuple import NamedTuple
 from .entry_file import generation_name, mark_used, read_entry_file
 from .file_lease import FileLeaseWait
 from .folders import open_file

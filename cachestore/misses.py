@@ -13,9 +13,10 @@ import binascii
 import threading
 import time
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from .bounded_log import BoundedLog
+from .deferred_namedtuple import NamedTuple
 from .key import Key
 
 #: Largest key, in bytes, that is noted.

@@ -16,8 +16,9 @@ import struct
 import time
 from binascii import crc32
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
+from .deferred_namedtuple import NamedTuple
 from .file_lock import lock_file, unlock_file
 from .folders import open_file
 

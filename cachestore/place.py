@@ -6,7 +6,9 @@ A process that only reads its node's files needs no other option.
 from __future__ import annotations
 
 import os
-from typing import Final, NamedTuple
+from typing import Final
+
+from .deferred_namedtuple import NamedTuple
 
 DEFAULT_NAMESPACE: Final = "default"
 #: Names in the home folder that a namespace cannot have.

@@ -20,8 +20,9 @@ import struct
 import threading
 import warnings
 from collections.abc import Iterator, Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
+from .deferred_namedtuple import NamedTuple
 from .errors import EntryCorrupt, PathRefused, PrebuiltRefused
 from .key import Key
 from .ownership import check_folder

@@ -21,7 +21,9 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Iterable
-from typing import Final, Literal, NamedTuple, TypedDict, cast
+from typing import Final, Literal, TypedDict, cast
+
+from .deferred_namedtuple import NamedTuple
 
 #: Where an answer came from, nearest first.
 TIERS: Final[tuple[Literal["memory", "files", "prebuilt", "redis"], ...]] = ("memory", "files", "prebuilt", "redis")

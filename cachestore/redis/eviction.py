@@ -8,8 +8,9 @@ capacities, and makes room when the server reports that it is full.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
+from ..deferred_namedtuple import NamedTuple
 from .connection import RedisConnection
 from .replies import blob, refuse
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
+
+from poolrt.cachestore.deferred_namedtuple import NamedTuple
 
 
 class _Seen(NamedTuple):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from poolrt.blas_threads import short_spins
+from poolrt.cachestore.deferred_namedtuple import NamedTuple
 
 if TYPE_CHECKING:
     from poolrt.settings import Settings

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from poolrt.cachestore.deferred_dataclass import dataclass, field
+from poolrt.cachestore.deferred_namedtuple import NamedTuple
 from poolrt.workers.ipc.bounded_decoding import Payload
 from poolrt.workers.plans.execution_plan import PlanConstant
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from poolrt.cachestore import Key
 from poolrt.cachestore.deferred_dataclass import dataclass, replace
+from poolrt.cachestore.deferred_namedtuple import NamedTuple
 from poolrt.cachestore.garbage import collection_paused
 from poolrt.errors import GraphRefused
 from poolrt.graph.constant_name import LEAST_BYTES, ROW_MAJOR, SOURCE_BYTES, name_constant

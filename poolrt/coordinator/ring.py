@@ -5,9 +5,10 @@ The client can write any count there, also one that is its worker's. `is_damaged
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
 from poolrt.cachestore.deferred_dataclass import dataclass, field
+from poolrt.cachestore.deferred_namedtuple import NamedTuple
 from poolrt.workers.ipc.ring import CAPACITY, OPEN
 
 #: More entries than a ring ever has: they would take a worker decades.

@@ -9,10 +9,11 @@ from __future__ import annotations
 import os
 import sys
 import time
-from typing import Final, NamedTuple
+from typing import Final
 
 import poolrt
 from poolrt import cachestore, workers
+from poolrt.cachestore.deferred_namedtuple import NamedTuple
 from poolrt.cachestore.digests import sha256
 
 #: Package -> its folders, and files of its own, that lowering is made of: the framework and what keys of primitives contain.

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
+
+from poolrt.cachestore.deferred_namedtuple import NamedTuple
 
 #: The line of a process's status with the switches that its first thread has made by itself: each stop is one.
 _SWITCHES: Final = "voluntary_ctxt_switches:"

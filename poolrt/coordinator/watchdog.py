@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
-from typing import Final, NamedTuple
+from typing import Final
+
+from poolrt.cachestore.deferred_namedtuple import NamedTuple
 
 #: Most seconds that one check counts: while this process was stopped (the machine slept), so were the others.
 _STRIDE_S: Final = 5.0

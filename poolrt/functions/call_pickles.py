@@ -11,11 +11,12 @@ import weakref
 from collections import OrderedDict, deque
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from weakref import WeakKeyDictionary
 
 import msgpack
 
+from poolrt.cachestore.deferred_namedtuple import NamedTuple
 from poolrt.errors import ArenaFull, PoolRefused
 from poolrt.workers.ipc.call_ring import INLINE_BYTES
 from poolrt.workers.ipc.channel import ESCAPES, FRAME

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
+from poolrt.cachestore.deferred_namedtuple import NamedTuple
 from poolrt.workers.ipc.bounded_decoding import Payload
 from poolrt.workers.ipc.outlined_payload import ARGUMENT, Outlined, is_outlined, parse_outlined
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import mmap
 import os
 import time
-from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, cast
 
 import numpy as np
 from numpy.lib.array_utils import byte_bounds
 
+from poolrt.cachestore.deferred_namedtuple import NamedTuple
 from poolrt.cachestore.mapping import is_local
 from poolrt.workers.memory.array_address import address_of
 from poolrt.workers.memory.array_room import readable_in_place

@@ -6,10 +6,11 @@ import threading
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
+from poolrt.cachestore.deferred_namedtuple import NamedTuple
 from poolrt.cachestore.forked_locks import freed_in_children
 from poolrt.cachestore.garbage import collection_paused
 from poolrt.graph.constant import Constant, storage_type

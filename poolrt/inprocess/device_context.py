@@ -18,9 +18,10 @@ import threading
 import weakref
 from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, TypeVar
 
 from poolrt.cachestore.deferred_dataclass import dataclass
+from poolrt.cachestore.deferred_namedtuple import NamedTuple
 from poolrt.cachestore.forked_locks import freed_in_children
 from poolrt.cachestore.lru import checked_capacity
 from poolrt.workers.desc import Arg

@@ -8,10 +8,11 @@ from __future__ import annotations
 import mmap
 from collections.abc import Callable, Mapping, Sequence
 from threading import get_ident
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
+from poolrt.cachestore.deferred_namedtuple import NamedTuple
 from poolrt.runs.run_inputs import Outputs
 from poolrt.workers.memory.array_address import DATA, FLAGS, IN_ORDER, IS_THERE, WORDS
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
+
+from poolrt.cachestore.deferred_namedtuple import NamedTuple
 
 #: Name -> NumPy's name of the type. Those of Numba and of NumPy: `f4` and `float32` are one.
 _TYPES: Final = {

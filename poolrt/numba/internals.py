@@ -14,7 +14,9 @@ import pickle
 import re
 from collections.abc import Sequence
 from functools import cache, lru_cache
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
+
+from poolrt.cachestore.deferred_namedtuple import NamedTuple
 
 from .code_settings import changes_code
 

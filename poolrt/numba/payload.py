@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import struct
 from enum import IntEnum
-from typing import Final, NamedTuple
+from typing import Final
+
+from poolrt.cachestore.deferred_namedtuple import NamedTuple
 
 #: Number of the format, kind, line, and number of bytes of the file's name, which follows, then the body. No msgpack: a
 #: process that loads a function imports little else for it.

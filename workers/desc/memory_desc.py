@@ -14,9 +14,10 @@ import math
 import re
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from typing import Any, Final, NamedTuple, final
+from typing import Any, Final, final
 
 from poolrt.cachestore.deferred_dataclass import dataclass, field
+from poolrt.cachestore.deferred_namedtuple import NamedTuple
 
 from .data_type import data_type, item_size
 from .typed import shorten, to_integers

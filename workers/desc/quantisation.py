@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final
 
 from poolrt.cachestore.deferred_dataclass import dataclass, replace
+from poolrt.cachestore.deferred_namedtuple import NamedTuple
 
 from .args import Arg, scales_of, zero_points_of
 from .memory_desc import MemoryDesc

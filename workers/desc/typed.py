@@ -15,7 +15,9 @@ from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from math import copysign, isinf
 from operator import index
-from typing import Any, Final, NamedTuple, TypeAlias, cast
+from typing import Any, Final, TypeAlias, cast
+
+from poolrt.cachestore.deferred_namedtuple import NamedTuple
 
 #: Any number: the class checks it itself, when it has the data type that the number is for.
 Number: TypeAlias = float

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import mmap
 import struct
-from typing import Final, NamedTuple
+from typing import Final
+
+from poolrt.cachestore.deferred_namedtuple import NamedTuple
 
 ENTRY_SYMBOL: Final = "poolrt_entry"
 

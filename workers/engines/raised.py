@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
+
+from poolrt.cachestore.deferred_namedtuple import NamedTuple
 
 #: Begins each text, so that anything else is noticed.
 _MARK: Final = "poolrt raised "

@@ -6,7 +6,9 @@ import ctypes
 import threading
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple
+from typing import Final
+
+from poolrt.cachestore.deferred_namedtuple import NamedTuple
 
 from ..desc.args import Arg
 from ..memory.buffer import Buffer

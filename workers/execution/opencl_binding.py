@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
+
+from poolrt.cachestore.deferred_namedtuple import NamedTuple
 
 from ..desc.args import Arg
 from ..engines.opencl_program import realize_kernel, set_memory, set_number

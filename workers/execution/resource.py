@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Final, Generic, TypeAlias, TypeVar
 
+from poolrt.cachestore.deferred_namedtuple import NamedTuple
 from poolrt.cachestore.immutable import Immutable
 
 from ..implementations.program import Launch, NestedLaunch

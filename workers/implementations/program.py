@@ -24,7 +24,9 @@ a place that they have written.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
+
+from poolrt.cachestore.deferred_namedtuple import NamedTuple
 
 from ..kernels.spec import KernelSpec
 

@@ -6,7 +6,9 @@ A weight is an integer that counts `UNIT`: on every engine the number that it st
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import Final, NamedTuple
+from typing import Final
+
+from poolrt.cachestore.deferred_namedtuple import NamedTuple
 
 from ..desc import Resampling
 

@@ -27,7 +27,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Container, Sequence
 from struct import Struct
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
+
+from poolrt.cachestore.deferred_namedtuple import NamedTuple
 
 from .ring import MalformedRing, fence
 

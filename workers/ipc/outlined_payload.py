@@ -12,7 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from struct import Struct
-from typing import Final, NamedTuple
+from typing import Final
+
+from poolrt.cachestore.deferred_namedtuple import NamedTuple
 
 #: Buffers from this size on, in bytes, travel beside the pickle; shorter ones are in it.
 LONG: Final = 12 * 1024

@@ -22,7 +22,9 @@ import threading
 from array import array
 from collections.abc import Sequence
 from struct import Struct
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
+
+from poolrt.cachestore.deferred_namedtuple import NamedTuple
 
 #: Entries that a client may have submitted and not seen done.
 CAPACITY: Final = 64

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
+
+from poolrt.cachestore.deferred_namedtuple import NamedTuple
 
 Value: TypeAlias = "bool | int | float | str | tuple[Value, ...] | None"
 

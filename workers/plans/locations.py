@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+
+from poolrt.cachestore.deferred_namedtuple import NamedTuple
 
 from ..memory.buffer import Buffer
 from .execution_plan import CrossEngineReorder, Place, PlaceKind

@@ -9,7 +9,8 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import NamedTuple
+
+from poolrt.cachestore.deferred_namedtuple import NamedTuple
 
 from ..threadpools.interface import Region
 from ..threadpools.regions import PackedRegions

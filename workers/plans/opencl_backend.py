@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
+
+from poolrt.cachestore.deferred_namedtuple import NamedTuple
 
 from ..desc.args import Arg
 from ..execution.cross_engine.copies import copy_to_device, copy_to_host

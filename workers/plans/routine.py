@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from typing import NamedTuple
+
+from poolrt.cachestore.deferred_namedtuple import NamedTuple
 
 from ..threadpools.regions import PackedRegions
 

@@ -7,9 +7,11 @@ that a malformed one gives `MalformedEntry` and no launch ever addresses memory 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgpack
+
+from poolrt.cachestore.deferred_namedtuple import NamedTuple
 
 from ..implementations.program import Launch, LaunchArgument, NestedLaunch, Program, Transfer
 

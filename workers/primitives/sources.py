@@ -13,8 +13,9 @@ import os
 import re
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
+from poolrt.cachestore.deferred_namedtuple import NamedTuple
 from poolrt.cachestore.digests import sha256
 
 if TYPE_CHECKING:

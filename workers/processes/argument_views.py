@@ -12,7 +12,9 @@ import weakref
 from collections.abc import Sequence
 from functools import lru_cache, partial
 from sys import getrefcount
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
+
+from poolrt.cachestore.deferred_namedtuple import NamedTuple
 
 from ..ipc.outlined_payload import IN_PLACE, Outlined, Place
 from ..memory.arena_view import ArenaView

@@ -10,7 +10,9 @@ import re
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from sys import modules
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
+
+from poolrt.cachestore.deferred_namedtuple import NamedTuple
 
 from ..ipc.outlined_payload import IN_PLACE, LONG, Place
 from .outlined_buffers import describes

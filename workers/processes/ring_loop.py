@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final
+
+from poolrt.cachestore.deferred_namedtuple import NamedTuple
 
 from ..engines.object_loader import NativeKernel
 from ..ipc.ring import ServingRing

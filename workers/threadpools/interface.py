@@ -8,7 +8,9 @@ from __future__ import annotations
 import ctypes
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar
+
+from poolrt.cachestore.deferred_namedtuple import NamedTuple
 
 from ..engines.raised import Raised, raised_at
 

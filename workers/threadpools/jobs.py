@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Final
+
+from poolrt.cachestore.deferred_namedtuple import NamedTuple
 
 from ..desc.attributes import PrimitiveAttr
 from .interface import ThreadpoolInterface

@@ -10,7 +10,9 @@ import os
 import sys
 import time
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Final
+
+from poolrt.cachestore.deferred_namedtuple import NamedTuple
 
 #: The environment variable with the level; `set_verbose` takes precedence.
 VARIABLE: Final = "POOLRT_VERBOSE"

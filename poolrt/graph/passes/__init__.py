@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
+
+from poolrt.cachestore.deferred_namedtuple import NamedTuple
 
 from ..ir import GraphIR
 

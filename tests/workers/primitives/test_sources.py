@@ -50,9 +50,10 @@ def test_the_imports_of_a_file_are_those_of_its_syntax_tree(file: str) -> None:
         if isinstance(statement, ast.Import):
             assert not any(alias.name.startswith("poolrt") for alias in statement.names)
             continue
-        # Its dataclasses are those of the standard library, which is in no key either. The settings' file limits the
-        # instructions, and keys have these.
-        known = statement.module in ("poolrt.cachestore.deferred_dataclass", "poolrt.cachestore.settings_file")
+        # Its dataclasses and named tuples are those of the standard library, which is in no key either. The settings' file
+        # limits the instructions, and keys have these.
+        shared = ("deferred_dataclass", "deferred_namedtuple", "settings_file")
+        known = statement.module in {f"poolrt.cachestore.{name}" for name in shared}
         assert statement.level or known or not (statement.module or "").startswith("poolrt")
         if statement.level:
             names = ", ".join(alias.name for alias in statement.names)

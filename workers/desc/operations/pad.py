@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Final, NamedTuple
+from typing import ClassVar, Final
 
 from poolrt.cachestore.deferred_dataclass import dataclass
+from poolrt.cachestore.deferred_namedtuple import NamedTuple
 
 from ..args import Arg
 from ..memory_desc import MemoryDesc

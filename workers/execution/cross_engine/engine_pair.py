@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from poolrt.cachestore.deferred_namedtuple import NamedTuple
 
 from ...desc import Arg
 from ...engines.engine import Engine
