@@ -50,7 +50,8 @@ from tests.workers.desc.windows import Channels, Sizes, Window, convolution, dec
 from .mixed_types import SHAPES, dfts, dynamic_quantises, matmuls_nbits, non_max_suppressions, top_ks
 
 TYPES: Final = ("f64", "f32", "f16", "bf16", "s64", "u64", "s32", "u32", "s16", "u16", "s8", "u8", "bool")
-#: Some with groups, dilations and paddings unlike on both sides at once: of a few channels, of whole blocks, of one each.
+#: Some with groups, dilations and paddings unlike on both sides at once: of a few channels, of whole blocks, of one each,
+#: and of one element.
 WINDOWS: Final = (
     (Channels(2, 2, 5, 17), Window((5, 6), (3, 3), (1, 1), (0, 0), (1, 1), (1, 1))),
     (Channels(1, 1, 17, 23), Window((6, 5), (3, 2), (2, 1), (1, 2), (2, 1), (1, 0))),
@@ -64,6 +65,7 @@ WINDOWS: Final = (
     (Channels(2, 17, 1, 1), Window((6, 7), (3, 2), (1, 1), (1, 2), (2, 0), (0, 3))),
     (Channels(1, 1, 20, 18), Window((4, 5, 6), (2, 3, 2), (1, 2, 1), (1, 0, 2), (1, 1, 2), (2, 1, 0))),
     (Channels(1, 18, 1, 1), Window((5, 4, 7), (3, 2, 3), (2, 1, 1), (0, 1, 0), (1, 0, 2), (1, 2, 1))),
+    (Channels(2, 3, 3, 5), Window((6, 7), (1, 1), (1, 2), (0, 0), (0, 0), (0, 0))),
 )
 #: Counts of elements that averages divide by are powers of two: gradients of integers are exact in any order.
 POOLED: Final = (
