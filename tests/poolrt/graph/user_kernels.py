@@ -22,7 +22,7 @@ SIGNATURE = "void(i8, i8, f4[:, :, :, ::1], f4[::1], f4[:, :, :, ::1], f4)"
 SOURCE = """
 __kernel void scale(__global const float *x, __global const float *shift, __global float *y, int each, float factor)
 {
-    __local float row[8];
+    __local float row[64];
     const size_t item = get_global_id(0), place = get_local_id(0);
     row[place] = x[item] * factor;
     barrier(CLK_LOCAL_MEM_FENCE);

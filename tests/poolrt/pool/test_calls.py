@@ -103,6 +103,18 @@ def test_an_opencl_kernel_between_convolutions_is_right_and_warm_in_a_new_proces
     assert cold == {"right": True, "numba": False}
 
 
+@pytest.mark.slow
+def test_each_work_group_of_an_opencl_kernel_has_local_memory_of_its_own(device: str, tmp_path: Path) -> None:
+    """Half of such runs were wrong on PoCL, whose threads shared the memory."""
+    g, x, shift = poolrt.Graph("many groups", "opencl"), images(4096), np.arange(8, dtype=np.float32)
+    called = g.call(OPENCL, [g.input("x", x.shape), shift], [(x.shape, "float32")], scalars=[36, 2.0])
+    g.output("y", called)
+    with poolrt.Pool(workers=1, home=str(tmp_path), redis_url=f"unix://{tmp_path}/none.sock") as pool:
+        model = pool.load(g)
+        for _ in range(20):
+            np.testing.assert_allclose(model.run(x=x)["y"], x * 2 + shift[:, None, None], rtol=1e-6)
+
+
 def test_a_kernel_that_raises_or_crashes_names_model_node_and_function(
     crashing: poolrt.Graph, settings: dict[str, Any]
 ) -> None:

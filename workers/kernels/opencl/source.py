@@ -26,6 +26,7 @@ _SPLICE: Final = re.compile(r"(?:\\|\?\?/)[ \t]*\r?\n")
 _INCLUDE: Final = re.compile(r"(?:#|%:|\?\?=|\*/)[ \t\v\f]*(?:include|import|embed)|__has_(?:include|embed)")
 #: The kernel that calls one of a user: the user's text comes first, so that the compiler's log has its lines.
 USER_CALL: Final = "poolrt_call"
+_LOCAL: Final = re.compile(r"\b(?:__)?local\b")
 _RESERVED: Final = frozenset({"local", "grids", "post_ops"})
 #: Texts in front of each reference kernel's own.
 _PIECES: Final = tuple(f"reference.{name}" for name in ("tensors", "functions", "epilogue", "windows", "rows"))
@@ -39,13 +40,27 @@ def kernel_source(spec: KernelSpec) -> str:
         macros = [f"#define POOLRT_{name.upper()} {params[name]}" for name in names]
         source = base64.b85decode("".join(params["code"])).decode()
         refuse_includes(source)
-        return "\n".join([source, *macros, *map(_text, text_names(spec.generator))])
+        return "\n".join([*_own_locals(source, params["function"]), *macros, *map(_text, text_names(spec.generator))])
     if spec.generator.startswith("reference."):
         macros = reference_macros(params)
     else:
         macros = [f"#define {name.upper()} {literal(value)}" for name, value in params.items() if name not in _RESERVED]
         macros += _chain(params.get("post_ops", ()))
     return "\n".join([*macros, *map(_text, text_names(spec.generator))])
+
+
+def _own_locals(source: str, function: str) -> list[str]:
+    """Return a user's text so that PoCL gives each work-group ``__local`` variables of its own in a kernel that is called.
+
+    PoCL finds them by the name of the kernel that is launched, a dot, and the variable; elsewhere they would be shared by all
+    threads, and results wrong. OpenCL leaves this case to implementations. A text that names the function twice, as to call it
+    again, is left as it is.
+    """
+    if not _LOCAL.search(source) or len(re.findall(rf"\b{re.escape(function)}\s*\(", source)) != 1:
+        return [source]
+    declared = f"{function}(__VA_ARGS__)"
+    named = f'#define {function}(...) {declared} __asm("{USER_CALL}.{function}"); __kernel void {declared}'
+    return ["#ifdef POCL_DEVICE_ADDRESS_BITS", named, "#endif", "#line 1", source, f"#undef {function}"]
 
 
 def refuse_includes(source: str) -> None:
