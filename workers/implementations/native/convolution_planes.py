@@ -10,10 +10,10 @@ from ...desc import Arg, Convolution, MemoryDesc, PrimitiveAttr
 from ...engines.target import Target
 from ...kernels.spec import KernelSpec
 from ..program import Launch, LaunchArgument, Program
-from .blocks import refuse
 from .chain import chain_source
-from .convolution_blocked import chosen, ints, refuse_operands
-from .convolution_chain import bounds, refuse_bounded
+from .convolution_blocked import ints
+from .convolution_chain import bounds
+from .convolution_row_major import RowMajorConvolution
 from .convolution_window import Window
 
 #: Bytes of the source's copy that stay in the first-level cache beside what is read and written.
@@ -28,28 +28,15 @@ _ROWS = 4
 _WRITTEN_OUT = 49
 
 
-class NativePlanesConvolution:
+class NativePlanesConvolution(RowMajorConvolution):
     """1 to 3 spatial dimensions, one input and one output channel a group; src, weights and dst are row-major."""
 
     name = "native:planes"
-    engine_kind = "cpu"
-    general = False
-    stays_inside = True
 
-    def reject(self, op: Convolution, attr: PrimitiveAttr, target: Target) -> str | None:
+    def reject_window(self, op: Convolution) -> str | None:
         if op.src.ndims not in (3, 4, 5) or not op.groups == op.src.dims[1] == op.dst.dims[1] > 1:
             return "not one input and one output channel a group in 1 to 3 spatial dimensions"
-        # Left open, layouts are blocks of channels, as the layers around it have them.
-        for md in (op.src, op.dst):
-            if not md.is_plain:
-                return f"layout {md.tag}; only row-major is supported"
-        op = self.complete(op, attr, target)
-        if not op.weights.is_plain:
-            return f"weights layout {op.weights.tag}; only row-major is supported"
-        return refuse(op.src, op.dst) or refuse_operands(op) or refuse_bounded(attr, op.dst)
-
-    def complete(self, op: Convolution, attr: PrimitiveAttr, target: Target) -> Convolution:
-        return replace(op, weights=chosen(op.weights, ""), bias=op.bias and chosen(op.bias, ""))
+        return None
 
     def program(self, op: Convolution, attr: PrimitiveAttr, target: Target) -> Program:
         if op.dst.elements == 0:

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import math
 
-from poolrt.cachestore.deferred_dataclass import replace
-
 from ...desc import Arg, Convolution, PrimitiveAttr
 from ...engines.target import Target
 from ...kernels.spec import KernelSpec
 from ..program import Launch, LaunchArgument, Program
-from .blocks import refuse
 from .chain import chain_source
-from .convolution_blocked import chosen, ints, refuse_operands
-from .convolution_chain import bounds, refuse_bounded
+from .convolution_blocked import ints
+from .convolution_chain import bounds
+from .convolution_row_major import RowMajorConvolution
 from .convolution_window import Window
 
 #: Output channels of a tile, of which registers hold the sums: fewer on the weakest level.
@@ -22,30 +20,17 @@ _ROWS, _FEW_ROWS = 4, 2
 _SOURCE, _LEAST, _MOST = 16 << 10, 64, 1024
 
 
-class NativePointsConvolution:
+class NativePointsConvolution(RowMajorConvolution):
     """1 to 3 spatial dimensions, any groups; src, weights and dst are row-major; no padding, columns that move by one or two."""
 
     name = "native:points"
-    engine_kind = "cpu"
-    general = False
-    stays_inside = True
 
-    def reject(self, op: Convolution, attr: PrimitiveAttr, target: Target) -> str | None:
+    def reject_window(self, op: Convolution) -> str | None:
         if op.src.ndims not in (3, 4, 5) or set(op.weights.dims[2:]) != {1}:
             return "windows of more than one element, or not 1 to 3 spatial dimensions"
         if any((*op.padding_l, *op.padding_r)) or op.strides[-1] > 2:
             return "padding, or columns that move by more than two"
-        # Left open, layouts are blocks of channels, as the layers around it have them.
-        for md in (op.src, op.dst):
-            if not md.is_plain:
-                return f"layout {md.tag}; only row-major is supported"
-        op = self.complete(op, attr, target)
-        if not op.weights.is_plain:
-            return f"weights layout {op.weights.tag}; only row-major is supported"
-        return refuse(op.src, op.dst) or refuse_operands(op) or refuse_bounded(attr, op.dst)
-
-    def complete(self, op: Convolution, attr: PrimitiveAttr, target: Target) -> Convolution:
-        return replace(op, weights=chosen(op.weights, ""), bias=op.bias and chosen(op.bias, ""))
+        return None
 
     def program(self, op: Convolution, attr: PrimitiveAttr, target: Target) -> Program:
         if op.dst.elements == 0:
