@@ -7,6 +7,7 @@ from typing import Final
 
 from ...desc import Arg, PrimitiveAttr, TopK, item_size
 from ...engines.target import Target
+from ...kernels.native.keys import key_lanes
 from ...kernels.spec import KernelSpec
 from ..program import Launch, LaunchArgument, Program
 from .arg_reduction import winners
@@ -15,10 +16,15 @@ from .strided_loops import StridedLoop, as_table, byte_strides, nested, refuse_b
 
 #: Items of work at most: each has a heap of its own in the scratchpad.
 _ITEMS: Final = 64
+#: Elements of a row that are kept in vectors at most: each of those that are better passes by half of these.
+_RISING: Final = 64
 
 
 class NativeTopK(NativeImplementation[TopK]):
-    """A heap of the best elements of a row, the kernel of arg reductions for one of them; indices of s32 and s64."""
+    """Vectors of adjacent rows, a heap of the best elements of a row, the kernel of arg reductions for one of them.
+
+    Indices are s32 or s64.
+    """
 
     name = "native:top_k"
     # Strides are possible, which other implementations made for speed do not get.
@@ -41,18 +47,29 @@ class NativeTopK(NativeImplementation[TopK]):
             return winners(op.src, op.indices, op.axis, smallest=not op.largest, copy=op.dst)
         strides = list(zip(*(byte_strides(md) for md in (op.src, op.dst, op.indices)), strict=True))
         loops = nested([StridedLoop(op.src.dims[d], each) for d, each in enumerate(strides) if d != op.axis])
-        rows = steps(loops)
-        group = -(-rows // _ITEMS)
-        kernel = KernelSpec.of(
-            "top_k", dtype=op.src.dtype, size=item_size(op.src.dtype), index_size=item_size(op.indices.dtype),
-            smallest=not op.largest, adjacent=strides[op.axis][0] == item_size(op.src.dtype),
-        )  # fmt: skip
-        numbers = (len(loops), rows, group, op.k, op.src.dims[op.axis], *strides[op.axis])
+        size, index_size = item_size(op.src.dtype), item_size(op.indices.dtype)
+        numbers: tuple[int, ...] = (op.k, op.src.dims[op.axis], *strides[op.axis])
+        if loops and loops[-1].steps == (size, size, index_size) and op.k <= _RISING:
+            inner = loops.pop()
+            rows, best = steps(loops) * -(-inner.extent // key_lanes(op.src.dtype)), 192
+            group = -(-rows // _ITEMS)
+            kernel = KernelSpec.of(
+                "top_k_columns", dtype=op.src.dtype, size=size, index_size=index_size, smallest=not op.largest
+            )
+            numbers = (len(loops), inner.extent, rows, group, *numbers)
+        else:
+            rows, best = steps(loops), 16
+            group = -(-rows // _ITEMS)
+            kernel = KernelSpec.of(
+                "top_k", dtype=op.src.dtype, size=size, index_size=index_size, smallest=not op.largest,
+                adjacent=strides[op.axis][0] == size,
+            )  # fmt: skip
+            numbers = (len(loops), rows, group, *numbers)
         memories: list[LaunchArgument] = [("m", (int(arg), 0)) for arg in (Arg.SRC, Arg.DST, Arg.DST_1)]
         args = (*memories, ("t", 0), ("s", 0), *(("i", number) for number in numbers))
         table, work = as_table(loops), -(-rows // group)
         tables = struct.pack(f"<{len(table)}q", *table)
-        return Program((kernel,), (Launch(0, args, work),), tables, 16 * op.k * work)
+        return Program((kernel,), (Launch(0, args, work),), tables, best * op.k * work)
 
 
 IMPLEMENTATIONS = (NativeTopK(),)

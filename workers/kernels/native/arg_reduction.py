@@ -11,7 +11,20 @@ from typing import Any
 
 from .bits import make_load, make_store
 from .compiler import types
-from .keys import key_lanes, make_choose, make_highest, make_key, make_keys, make_lane, make_number_of, make_numbers
+from .keys import (
+    key_lanes,
+    make_choose,
+    make_first_elements,
+    make_first_keys,
+    make_highest,
+    make_key,
+    make_keys,
+    make_lane,
+    make_lane_of,
+    make_number_of,
+    make_numbers,
+    make_store_lanes,
+)
 from .vec import iload
 
 
@@ -26,8 +39,10 @@ def make(
     lanes = key_lanes(dtype)
     key, keys, numbers = make_key(dtype, smallest), make_keys(dtype, smallest), make_numbers(dtype)
     choose, lane, store = make_choose(dtype, last), make_lane(dtype), make_store(size)
-    highest, number_of = make_highest(dtype), make_number_of(dtype, last)
+    highest, number_of, lane_of = make_highest(dtype), make_number_of(dtype, last), make_lane_of(dtype, last)
+    first_keys, first_elements = make_first_keys(dtype, smallest), make_first_elements(dtype)
     load_element, store_element = make_load(copied or 1), make_store(copied or 1)
+    store_lanes, store_elements = make_store_lanes(dtype, size), make_store_lanes(dtype, copied or 1)
     rows, columns = part == "row", part == "columns"
 
     def kernel(
@@ -52,22 +67,29 @@ def make(
             steps = min(chunk, count - start)
             at = 0
             while at < steps:
-                if columns and steps >= lanes:
-                    at = min(at, steps - lanes)
-                    best, found = keys(source + at * src_step), numbers(0, 0)
+                place = source + at * src_step
+                if columns:
+                    width = min(lanes, steps - at)
+                    best, found = first_keys(place, width), numbers(0, 0)
+                    element = first_elements(place, width)
                     for index in range(1, length):
-                        new = keys(source + at * src_step + index * step)
+                        place += step
+                        new = first_keys(place, width)
                         found = choose(new, best, numbers(index, 0), found)
-                        best = choose(new, best, new, best)
-                    for number in range(lanes):
-                        index = lane(found, number)
-                        store(target + (at + number) * dst_step, index)
                         if copied:
-                            element = load_element(source + (at + number) * src_step + index * step)
-                            store_element(copies + (at + number) * copy_step, element)
+                            element = choose(new, best, first_elements(place, width), element)
+                        best = choose(new, best, new, best)
+                    if dst_step == size and (not copied or copy_step == copied):
+                        store_lanes(target + at * dst_step, found, width)
+                        if copied:
+                            store_elements(copies + at * copy_step, element, width)
+                    else:
+                        for number in range(width):
+                            store(target + (at + number) * dst_step, lane(found, number))
+                            if copied:
+                                store_element(copies + (at + number) * copy_step, lane(element, number))
                     at += lanes
                     continue
-                place = source + at * src_step
                 if rows and length >= lanes:
                     best, found = keys(place), numbers(0, 1)
                     behind = lanes
@@ -79,6 +101,9 @@ def make(
                         best = choose(new, best, new, best)
                         behind += lanes
                     index = number_of(highest(best), best, found)
+                elif rows:
+                    best = first_keys(place, length)
+                    index = lane_of(highest(best), best, length)
                 else:
                     winner, index = key(place), 0
                     for following in range(1, length):

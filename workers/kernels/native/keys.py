@@ -12,7 +12,8 @@ import llvmlite.ir as ir
 
 from .compiler import types
 from .compiler.language import intrinsic
-from .vec import I32, I64, VF, Builder, Value, call, pointer, vector
+from .elements import masked_load, masked_store
+from .vec import I32, I64, LANES, VF, Builder, Value, call, lanes_below, pointer, vector
 
 #: Data type -> bits of an element, and of a float those of infinity.
 _TYPES: Final[dict[str, tuple[int, int]]] = {
@@ -56,6 +57,67 @@ def make_keys(dtype: str, smallest: bool) -> Any:
     return keys
 
 
+def make_first_keys(dtype: str, smallest: bool) -> Any:
+    """Return the intrinsic that loads the keys of the first ``count`` adjacent elements; the other lanes have the least key."""
+    kind = _vector_type(key_lanes(dtype))
+
+    @intrinsic
+    def first_keys(_: Any, address: types.Integer, count: types.Integer) -> Any:
+        def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
+            found = _keys_of(b, _first_elements(b, a[0], a[1], dtype), dtype, smallest)
+            return b.bitcast(
+                b.select(_lanes_below(b, a[1], kind), found, _same(kind, -1 << (kind.element.width - 1))), VF
+            )
+
+        return vector(types.int64, types.int64), emit
+
+    return first_keys
+
+
+def make_first_elements(dtype: str) -> Any:
+    """Return the intrinsic that loads the bits of the first ``count`` adjacent elements, each in the lane of its key."""
+    kind = _vector_type(key_lanes(dtype))
+
+    @intrinsic
+    def first_elements(_: Any, address: types.Integer, count: types.Integer) -> Any:
+        def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
+            found = _first_elements(b, a[0], a[1], dtype)
+            return b.bitcast(found if found.type == kind else b.zext(found, kind), VF)
+
+        return vector(types.int64, types.int64), emit
+
+    return first_elements
+
+
+def make_store_lanes(dtype: str, nbytes: int) -> Any:
+    """Return the intrinsic that stores the first ``count`` lanes side by side, as integers of ``nbytes``."""
+    kind = _vector_type(key_lanes(dtype))
+    stored = ir.VectorType(ir.IntType(8 * nbytes), kind.count)
+
+    @intrinsic
+    def store_lanes(_: Any, address: types.Integer, value: Any, count: types.Integer) -> Any:
+        def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
+            value = b.bitcast(a[1], kind)
+            if 8 * nbytes != kind.element.width:
+                value = (b.sext if 8 * nbytes > kind.element.width else b.trunc)(value, stored)
+            with b.if_else(b.icmp_signed(">=", a[2], I64(kind.count))) as (whole, part):
+                # Stores with a mask take longer on some processors.
+                with whole:
+                    b.store(value, pointer(b, a[0], stored), align=1)
+                with part:
+                    mask = _lanes_below(b, a[2], kind)
+                    if kind.count == LANES:
+                        masked_store(b, value, a[0], mask)
+                    else:
+                        name = f"llvm.masked.store.v{kind.count}i{8 * nbytes}.p0"
+                        call(b, name, value, pointer(b, a[0], stored), I32(1), mask, result=ir.VoidType())
+            return context.get_dummy_value()
+
+        return types.void(types.int64, vector, types.int64), emit
+
+    return store_lanes
+
+
 def make_numbers(dtype: str) -> Any:
     """Return the intrinsic that returns ``first`` + ``step`` times the number of its lane, in each lane."""
     lanes = key_lanes(dtype)
@@ -91,6 +153,21 @@ def make_choose(dtype: str, last: bool) -> Any:
         return vector(vector, vector, vector, vector), cast
 
     return choose
+
+
+def make_lanes_above(dtype: str) -> Any:
+    """Return the intrinsic that returns the lanes whose key is above that of the same lane of others, one bit a lane."""
+    kind = _vector_type(key_lanes(dtype))
+
+    @intrinsic
+    def lanes_above(_: Any, keys: Any, others: Any) -> Any:
+        def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
+            larger = b.icmp_signed(">", *(b.bitcast(value, kind) for value in a))
+            return b.zext(b.bitcast(larger, ir.IntType(kind.count)), I64)
+
+        return types.int64(vector, vector), emit
+
+    return lanes_above
 
 
 def make_above(dtype: str) -> Any:
@@ -146,6 +223,24 @@ def make_number_of(dtype: str, last: bool) -> Any:
     return number_of
 
 
+def make_lane_of(dtype: str, last: bool) -> Any:
+    """Return the intrinsic that returns the number of the first, or ``last``, of ``count`` lanes with a key; there is one."""
+    kind = _vector_type(key_lanes(dtype))
+
+    @intrinsic
+    def lane_of(_: Any, key: types.Integer, keys: Any, count: types.Integer) -> Any:
+        def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
+            same = b.icmp_signed("==", b.bitcast(a[1], kind), _splat(b, a[0], kind))
+            bits = b.zext(b.bitcast(b.and_(same, _lanes_below(b, a[2], kind)), ir.IntType(kind.count)), I64)
+            if last:
+                return b.sub(I64(63), call(b, "llvm.ctlz.i64", bits, ir.IntType(1)(1), result=I64))
+            return call(b, "llvm.cttz.i64", bits, ir.IntType(1)(1), result=I64)
+
+        return types.int64(types.int64, vector, types.int64), emit
+
+    return lane_of
+
+
 def make_lane(dtype: str) -> Any:
     """Return the intrinsic that returns a lane as int64."""
     kind = _vector_type(key_lanes(dtype))
@@ -168,12 +263,17 @@ def _reduced(b: Builder, function: str, value: Value) -> Value:
 
 
 def _emit_keys(b: Builder, address: Value, dtype: str, smallest: bool, lanes: int) -> Value:
+    element = ir.IntType(_TYPES[dtype][0])
+    stored: ir.Type = element if lanes == 1 else ir.VectorType(element, lanes)
+    return _keys_of(b, b.load(pointer(b, address, stored), align=1), dtype, smallest)
+
+
+def _keys_of(b: Builder, value: Value, dtype: str, smallest: bool) -> Value:
+    """Return the keys of the bits of an element, or of a vector of them."""
     bits, infinity = _TYPES[dtype]
     wide = 64 if bits == 64 else 32
-    element, key = ir.IntType(bits), ir.IntType(wide)
-    stored: ir.Type = element if lanes == 1 else ir.VectorType(element, lanes)
-    kind: ir.Type = key if lanes == 1 else ir.VectorType(key, lanes)
-    value = b.load(pointer(b, address, stored), align=1)
+    key = ir.IntType(wide)
+    kind: ir.Type = ir.VectorType(key, value.type.count) if isinstance(value.type, ir.VectorType) else key
     if bits < wide:
         value = b.zext(value, kind) if dtype in _UNSIGNED else b.sext(value, kind)
     elif dtype in _UNSIGNED:
@@ -186,6 +286,24 @@ def _emit_keys(b: Builder, address: Value, dtype: str, smallest: bool, lanes: in
     ordered = b.not_(ordered) if smallest else ordered
     unordered = b.icmp_signed(">", magnitude, _same(kind, infinity))
     return b.select(unordered, _same(kind, (1 << (wide - 1)) - 1), ordered)
+
+
+def _first_elements(b: Builder, address: Value, count: Value, dtype: str) -> Value:
+    """Return the bits of the first ``count`` adjacent elements, zeros in the other lanes."""
+    lanes, element = key_lanes(dtype), ir.IntType(_TYPES[dtype][0])
+    if lanes == LANES:
+        return masked_load(b, address, element, lanes_below(b, count))
+    stored = ir.VectorType(element, lanes)
+    mask = _lanes_below(b, count, stored)
+    name = f"llvm.masked.load.v{lanes}i{element.width}.p0"
+    return call(b, name, pointer(b, address, stored), I32(1), mask, ir.Constant(stored, None), result=stored)
+
+
+def _lanes_below(b: Builder, count: Value, kind: ir.VectorType) -> Value:
+    """Return a mask of the lanes whose number is below ``count`` (int64)."""
+    if kind.count == LANES:
+        return lanes_below(b, count)
+    return b.icmp_signed("<", ir.Constant(kind, list(range(kind.count))), _splat(b, count, kind))
 
 
 def _vector_type(lanes: int) -> ir.VectorType:

@@ -47,7 +47,12 @@ def check(native: NativeRunner, op: ArgReduction, src: Array, isa: str) -> None:
 
 @pytest.mark.parametrize("dtype", ["f16", *(pytest.param(t, marks=pytest.mark.slow) for t in TYPES if t != "f16")])
 def test_the_first_or_last_of_equal_elements_along_any_axis(native: NativeRunner, isa: str, dtype: str) -> None:
-    problems: list[tuple[tuple[int, ...], int, str, bool]] = [((7, 53), 1, "max", False), ((41, 39), 0, "min", True)]
+    problems: list[tuple[tuple[int, ...], int, str, bool]] = [
+        ((7, 53), 1, "max", False),
+        ((41, 39), 0, "min", True),
+        ((29, 11), 1, "max", False),
+        ((3, 11), 0, "min", True),
+    ]
     if dtype != "f16":
         problems += [((3, 5, 100), 2, "min", True), ((40, 3), 0, "max", False), ((5, 1), 1, "max", True)]
     for dims, axis, algorithm, last in problems:

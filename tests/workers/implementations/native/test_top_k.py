@@ -50,8 +50,10 @@ def check(
 )
 def test_the_best_come_first_and_of_equal_ones_the_first(native: NativeRunner, dtype: str) -> None:
     check(native, (7, 90), dtype, 10, 1, True)
+    check(native, (2, 20, 21), dtype, 5, 1, True)
     if dtype != "f16":
         check(native, (5, 33, 3), dtype, 33, 1, False)
+        check(native, (99, 40), dtype, 65, 0, False)
         check(native, (90, 70), dtype, 1, 0, False, "ba")
         check(native, (4, 5, 6), dtype, 4, 2, True, (1000, 100, 7))
 
