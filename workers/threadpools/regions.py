@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import Any, Final, overload
 
+from ..kernels.native.trial_words import IS_ALONE, NEXT, TRIALS
 from .interface import KERNEL_TYPE, Region
 from .kernel_call import bind_call
 
@@ -15,9 +16,7 @@ _WORDS = 5
 #: Regions that a thread submits at once to a native pool, at most. Each such share has a record of trials
 #: (`kernels/native/trials.py`).
 SHARE: Final = 256
-#: Words of such a record; those for whether runs are alone and for the time of the next trial; and a time that never comes.
-_TRIALS: Final = 9
-_IS_ALONE, _NEXT = 2, 3
+#: A time of a next trial that never comes.
 _NEVER: Final = 1 << 62
 #: Regions that a thread calls at 1 us each, in place of 5 us for submitting any number of them.
 _FEW = 4
@@ -53,13 +52,13 @@ class PackedRegions(Sequence[Region]):
             ]
             self._times[2 * i] = region.nanoseconds
             self._records[_WORDS * i : _WORDS * (i + 1)] = record
-        self._trials = (ctypes.c_int64 * (_TRIALS * -(-count // SHARE)))()
+        self._trials = (ctypes.c_int64 * (TRIALS // 8 * -(-count // SHARE)))()
         # None if the time of a task is unknown: tasks of users may wait for one another.
         is_known = all(region.nanoseconds >= 0 for region in self._regions)
         self._trials_at = ctypes.addressof(self._trials) if is_known else 0
         if all(len(blobs) == 1 for blobs in self._blobs):
-            for at in range(0, len(self._trials), _TRIALS):
-                self._trials[at + _IS_ALONE], self._trials[at + _NEXT] = 1, _NEVER
+            for at in range(0, len(self._trials), TRIALS // 8):
+                self._trials[at + IS_ALONE // 8], self._trials[at + NEXT // 8] = 1, _NEVER
 
     @cached_property
     def calls(self) -> list[tuple[Region, Callable[[int, int, int], int]]]:
@@ -104,7 +103,7 @@ class PackedRegions(Sequence[Region]):
         """Return the address of the record of trials of the share that begins with a region, 0 if it has none."""
         if number % SHARE or not self._trials_at:
             return 0
-        return self._trials_at + 8 * _TRIALS * (number // SHARE)
+        return self._trials_at + TRIALS * (number // SHARE)
 
     @property
     def has_failed(self) -> bool:

@@ -22,7 +22,7 @@ from poolrt.workers.kernels.native.atomics import (
 from poolrt.workers.kernels.native.compiler import types
 from poolrt.workers.kernels.native.compiler.codegen import compile_function
 from poolrt.workers.kernels.native.region_queue import LINE, SLEEPERS, WAITING
-from poolrt.workers.kernels.native.trials import TRIALS
+from poolrt.workers.kernels.native.trial_words import NEXT, TRIALS
 from poolrt.workers.threadpools.interface import Region
 from poolrt.workers.threadpools.native import NativePool
 from poolrt.workers.threadpools.native_queue import NativeQueue
@@ -34,8 +34,6 @@ from .kinds import Loop
 BOUND_S = 20.0
 #: Nanoseconds that a region is thought to take at first: worth a wake-up.
 LONG = 1 << 40
-#: The word of a record of trials that the first run writes.
-NEXT_WORD = 3
 #: Runs of one kind in a row that show that it is not by chance.
 ROW = 8
 #: Attempts, and pauses of a task that waits for the other one: some seconds.
@@ -100,7 +98,8 @@ def test_runs_in_which_threads_sleep_are_not_taken_for_runs_with_them(loop: Loop
     with NativePool(2, kernels=loop, spin_us=0) as pool:
         region = python_region(2, lambda _i, _n: None, threading.local())._replace(nanoseconds=1)
         regions = PackedRegions([region])
-        time_of_next_trial = ctypes.c_int64.from_address(regions.trials_of(0) + 8 * NEXT_WORD)
+        # The first run writes it.
+        time_of_next_trial = ctypes.c_int64.from_address(regions.trials_of(0) + NEXT)
         end = time.monotonic() + BOUND_S
         while pool._queue._words[SLEEPERS // LINE].value != 1:
             assert time.monotonic() < end, "the thread does not sleep"

@@ -5,7 +5,7 @@ virtual machine has taken it away. The caller cannot take back a task that has b
 long its runs take either way. If one with the other threads takes no less than one without, the next few are a *trial* of the
 other way, and the faster way is kept until the next trial. The time between trials doubles with each that changes nothing.
 
-A record is `TRIALS` bytes, all 0 at first.
+`trial_words` describes a record.
 """
 
 from __future__ import annotations
@@ -14,15 +14,10 @@ from typing import Final
 
 from .atomics import atomic_load, atomic_store, call_kernel, read_ticks
 from .region_queue import BLOBS, COUNT, FUNCTION, RATE, RECORD, STATUS
+from .trial_words import ALONE, INTERVAL, IS_ALONE, LAST, NEXT, RUNS, TICKS, TOGETHER, TRIAL
 from .vec import iload
 from .wake_ups import note_work
 
-#: Words of a record: ticks of a run alone and of one with others, of late, 0 if unknown; whether runs are alone; ticks at which a
-#: trial may begin, and from one to the next; whether a trial is under way, see `_FIRST`; runs and ticks that count, of the trial
-#: or since the last mean; and that mean.
-_ALONE, _TOGETHER, _IS_ALONE, _NEXT, _INTERVAL, _TRIAL, _RUNS, _TICKS, _LAST = (8 * i for i in range(9))
-#: Bytes of a record.
-TRIALS: Final = 72
 #: The first run of a trial comes, which wakes threads or leaves them and does not count; or another one.
 _FIRST: Final = 1
 _FURTHER: Final = 2
@@ -41,12 +36,12 @@ _LONG_US: Final = 10_000
 
 def runs_alone(trials: int) -> bool:
     """Return whether the next run is one on the calling thread alone."""
-    return (iload(trials + _IS_ALONE) != 0) != (iload(trials + _TRIAL) != 0)
+    return (iload(trials + IS_ALONE) != 0) != (iload(trials + TRIAL) != 0)
 
 
 def is_trial(trials: int) -> bool:
     """Return whether the next run is one of a trial."""
-    return iload(trials + _TRIAL) != 0
+    return iload(trials + TRIAL) != 0
 
 
 def run_alone(queue: int, regions: int, count: int) -> None:
@@ -64,41 +59,41 @@ def run_alone(queue: int, regions: int, count: int) -> None:
 def note_run(queue: int, trials: int, regions: int, count: int, taken: int, now: int) -> None:
     """Note the ticks that a run has taken, at the time ``now``, and choose the way of the next one."""
     rate = iload(queue + RATE)
-    if iload(trials + _NEXT) == 0:
+    if iload(trials + NEXT) == 0:
         # The first run finds memory that has no pages yet.
         _end(trials, max(_SOONEST_US * rate, _SOONEST_RUNS * taken), now)
         return
     alone = runs_alone(trials)
-    way = trials + (_ALONE if alone else _TOGETHER)
-    other = trials + (_TOGETHER if alone else _ALONE)
-    trial = iload(trials + _TRIAL)
+    way = trials + (ALONE if alone else TOGETHER)
+    other = trials + (TOGETHER if alone else ALONE)
+    trial = iload(trials + TRIAL)
     if trial == _FIRST:
-        atomic_store(trials + _TRIAL, _FURTHER)
+        atomic_store(trials + TRIAL, _FURTHER)
         if taken < min(_HOPELESS * iload(other), _LONG_US * rate):
             return
         mean = taken
     else:
-        runs = iload(trials + _RUNS) + 1
-        ticks = iload(trials + _TICKS) + taken
-        atomic_store(trials + _RUNS, runs)
-        atomic_store(trials + _TICKS, ticks)
+        runs = iload(trials + RUNS) + 1
+        ticks = iload(trials + TICKS) + taken
+        atomic_store(trials + RUNS, runs)
+        atomic_store(trials + TICKS, ticks)
         if runs < _LEAST_RUNS or ticks < _LEAST_US * rate:
             return
         mean = ticks // runs
-        atomic_store(trials + _RUNS, 0)
-        atomic_store(trials + _TICKS, 0)
+        atomic_store(trials + RUNS, 0)
+        atomic_store(trials + TICKS, 0)
     if trial == 0:
-        last = iload(trials + _LAST)
-        atomic_store(trials + _LAST, mean)
+        last = iload(trials + LAST)
+        atomic_store(trials + LAST, mean)
         # What takes longer once was held up by something else.
         atomic_store(way, mean if last == 0 else min(mean, last))
-        if last != 0 and now >= iload(trials + _NEXT) and (alone or _is_doubtful(queue, trials, regions, count)):
-            atomic_store(trials + _TRIAL, _FIRST)
+        if last != 0 and now >= iload(trials + NEXT) and (alone or _is_doubtful(queue, trials, regions, count)):
+            atomic_store(trials + TRIAL, _FIRST)
         return
     atomic_store(way, mean)
-    interval = iload(trials + _INTERVAL)
+    interval = iload(trials + INTERVAL)
     if mean < iload(other):
-        atomic_store(trials + _IS_ALONE, 1 if alone else 0)
+        atomic_store(trials + IS_ALONE, 1 if alone else 0)
         _end(trials, max(interval // 4, _SOONEST_US * rate, _SOONEST_RUNS * mean), now)
     else:
         _end(trials, min(interval * 2, max(_LATEST_US * rate, _LATEST_RUNS * mean)), now)
@@ -106,16 +101,16 @@ def note_run(queue: int, trials: int, regions: int, count: int, taken: int, now:
 
 def _end(trials: int, interval: int, now: int) -> None:
     """End a trial, and let the next one begin after an interval."""
-    atomic_store(trials + _TRIAL, 0)
-    atomic_store(trials + _LAST, 0)
-    atomic_store(trials + _INTERVAL, interval)
-    atomic_store(trials + _NEXT, now + interval)
+    atomic_store(trials + TRIAL, 0)
+    atomic_store(trials + LAST, 0)
+    atomic_store(trials + INTERVAL, interval)
+    atomic_store(trials + NEXT, now + interval)
 
 
 def _is_doubtful(queue: int, trials: int, regions: int, count: int) -> bool:
     """Return whether runs with other threads may take longer than alone."""
-    together = iload(trials + _TOGETHER)
-    alone = iload(trials + _ALONE)
+    together = iload(trials + TOGETHER)
+    alone = iload(trials + ALONE)
     work = 0
     for index in range(count):
         work += atomic_load(iload(regions + index * RECORD + RECORD - 8))

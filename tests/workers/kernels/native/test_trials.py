@@ -13,7 +13,8 @@ from poolrt.workers.kernels.native.atomics import atomic_store
 from poolrt.workers.kernels.native.compiler import types
 from poolrt.workers.kernels.native.compiler.codegen import compile_function
 from poolrt.workers.kernels.native.region_queue import LINE, RATE, RECORD, WORDS
-from poolrt.workers.kernels.native.trials import TRIALS, note_run, runs_alone
+from poolrt.workers.kernels.native.trial_words import TRIALS
+from poolrt.workers.kernels.native.trials import note_run, runs_alone
 
 #: Microseconds of a run alone and of one with other threads, at a time in microseconds.
 World = Callable[[int], tuple[int, int]]
