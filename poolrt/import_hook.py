@@ -13,11 +13,14 @@ if TYPE_CHECKING:
 
 
 def when_imported(name: str, act: Callable[[ModuleType], None]) -> None:
-    """Call ``act(module)`` now if a module is imported, else once it is, before the importing program goes on."""
+    """Call ``act(module)`` now if a module is imported, else once it is, before the importing program goes on.
+
+    A function that already waits for the module is called once.
+    """
     module = sys.modules.get(name)
     if module is not None:
         act(module)
-    else:
+    elif not any(isinstance(each, _Finder) and each.waits_for == (name, act) for each in sys.meta_path):
         sys.meta_path.insert(0, _Finder(name, act))
 
 
@@ -25,11 +28,11 @@ class _Finder:
     """Finds one module as Python does, once, and lets its loader call a function."""
 
     def __init__(self, name: str, act: Callable[[ModuleType], None]) -> None:
-        self._name = name
-        self._act = act
+        self.waits_for = name, act
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
-        if name != self._name:
+        awaited, act = self.waits_for
+        if name != awaited:
             return None
         sys.meta_path.remove(self)
         from importlib.util import find_spec
@@ -40,7 +43,7 @@ class _Finder:
 
             def exec_module(module: ModuleType) -> None:
                 execute(module)
-                self._act(module)
+                act(module)
 
             spec.loader.exec_module = exec_module  # type: ignore[method-assign]
         return spec
