@@ -156,3 +156,37 @@ def test_ci_is_a_valid_script_that_may_be_executed_and_ends_in_make_test() -> No
     assert os.access(path, os.X_OK)
     subprocess.run(["bash", "-n", path], check=True, timeout=30)
     assert path.read_text(encoding="utf-8").rstrip().splitlines()[-1].endswith("make --no-print-directory test")
+
+
+@pytest.mark.parametrize("place", ["machine", "environment"])
+def test_ci_installs_a_redis_server_beside_that_of_an_active_environment(tmp_path: Path, place: str) -> None:
+    # Given a machine that has all but a second server, or has that too; and an active environment
+    (tmp_path / "tree" / ".ci").mkdir(parents=True)
+    script = shutil.copy(ROOT / ".ci" / "run", tmp_path / "tree" / ".ci")
+    folders = {"machine": tmp_path / "machine", "environment": tmp_path / "environment" / "bin"}
+    for folder in folders.values():
+        folder.mkdir(parents=True)
+    (tmp_path / "environment" / "pyvenv.cfg").touch()
+
+    def program(path: Path, text: str = "") -> None:
+        path.write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
+        path.chmod(0o755)
+
+    for name in ("bash", "sh", "dirname", "id", "env"):
+        found = shutil.which(name)
+        assert found is not None
+        (folders["machine"] / name).symlink_to(found)
+    for name in ("python3", "openssl"):
+        program(folders["machine"] / name)
+    program(folders["machine"] / "gcc", "read -r line")
+    program(folders["machine"] / "sudo", 'exec "$@"')
+    program(folders["machine"] / "apt-get", 'echo "apt-get $*"')
+    program(folders["machine"] / "make", 'echo "make $* $CI"')
+    program(folders[place] / "redis-server")
+    # When the tests are run, then the server is installed unless the machine has it
+    path = os.pathsep.join(map(str, (folders["environment"], folders["machine"])))
+    done = subprocess.run([script], env={"PATH": path}, capture_output=True, text=True, timeout=30, check=True)
+    *installed, ran = done.stdout.splitlines()
+    assert ran == "make --no-print-directory test true"
+    wanted = ["redis-tools"] if place == "environment" else []
+    assert [line.split()[-1] for line in installed if " install " in line] == wanted
