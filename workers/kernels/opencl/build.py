@@ -36,6 +36,8 @@ GRIDS: Final = {"small": 1, "large": 65536}
 #: In the version of the driver of which this is known; and the folder, in PoCL's cache, of functions for any work-group size.
 _FOR_ANY_SIZE_IS_UNUSED: Final = "PoCL 3.0"
 _ANY_SIZE: Final = "0-0-0"
+#: In the name of PoCL's platform.
+_POCL: Final = "Portable Computing Language"
 #: Bytes of scratch memory: more than any kernel touches for sizes of 1.
 _SCRATCH: Final = 1 << 16
 
@@ -63,6 +65,8 @@ def compile_kernel(spec: KernelSpec, target: Target) -> bytes:
             warnings.simplefilter("ignore", cl.CompilerWarning)
             program.build(options=[*ours, *given], devices=[engine.device], cache_dir=False)  # type: ignore[arg-type]
         kernel = cl.Kernel(program, spec.name)
+        if spec.generator == USER_CALL:
+            _refuse_shared_locals(engine, program, kernel, params["function"])
         for global_size, local_size in launch_variants(spec):
             _enqueue(engine, kernel, global_size, local_size, params.get("nbytes"))
         engine.queue.finish()
@@ -73,6 +77,26 @@ def compile_kernel(spec: KernelSpec, target: Target) -> bytes:
         raise KernelBuildError(f"OpenCL kernel {what}: {error}") from error
     binaries: Any = program.get_info(cl.program_info.BINARIES)
     return zlib.compress(binaries[0])
+
+
+def _refuse_shared_locals(
+    engine: OpenClEngine, program: pyopencl.Program, kernel: pyopencl.Kernel, function: str
+) -> None:
+    """Raise KernelBuildError if PoCL's threads would share the ``__local`` variables of a kernel that another one calls.
+
+    PoCL does not count them as the other one's then. A kernel that `source` has renamed is not found.
+    """
+    import pyopencl as cl
+
+    def local_bytes(of: pyopencl.Kernel) -> int:
+        return int(of.get_work_group_info(cl.kernel_work_group_info.LOCAL_MEM_SIZE, engine.device))
+
+    for called in program.all_kernels() if engine.device.platform.name == _POCL else ():
+        if called.function_name == function and local_bytes(called) > local_bytes(kernel):
+            raise KernelBuildError(
+                f"OpenCL kernel {function}: on PoCL, work-groups would share its __local variables; "
+                f"declare it with a parenthesis behind its name: __kernel void {function}(...)"
+            )
 
 
 def launch_variants(spec: KernelSpec) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:

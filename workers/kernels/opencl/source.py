@@ -40,7 +40,10 @@ def kernel_source(spec: KernelSpec) -> str:
         macros = [f"#define POOLRT_{name.upper()} {params[name]}" for name in names]
         source = base64.b85decode("".join(params["code"])).decode()
         refuse_includes(source)
-        return "\n".join([*_own_locals(source, params["function"]), *macros, *map(_text, text_names(spec.generator))])
+        # The word may be in an option that defines a macro.
+        has_locals = _LOCAL.search(f"{source} {params['options']}") is not None
+        text = _own_locals(source, params["function"]) if has_locals else [source]
+        return "\n".join([*text, *macros, *map(_text, text_names(spec.generator))])
     if spec.generator.startswith("reference."):
         macros = reference_macros(params)
     else:
@@ -53,14 +56,23 @@ def _own_locals(source: str, function: str) -> list[str]:
     """Return a user's text so that PoCL gives each work-group ``__local`` variables of its own in a kernel that is called.
 
     PoCL finds them by the name of the kernel that is launched, a dot, and the variable; elsewhere they would be shared by all
-    threads, and results wrong. OpenCL leaves this case to implementations. A text that names the function twice, as to call it
-    again, is left as it is.
+    threads, and results wrong. OpenCL leaves this case to implementations. So the kernel gets such a name where it is declared
+    first, which is where its name is first followed by a parenthesis, as the preprocessor sees it: a macro does it, and removes
+    itself. A kernel that it does not find is refused by `build`.
     """
-    if not _LOCAL.search(source) or len(re.findall(rf"\b{re.escape(function)}\s*\(", source)) != 1:
-        return [source]
     declared = f"{function}(__VA_ARGS__)"
-    named = f'#define {function}(...) {declared} __asm("{USER_CALL}.{function}"); __kernel void {declared}'
-    return ["#ifdef POCL_DEVICE_ADDRESS_BITS", named, "#endif", "#line 1", source, f"#undef {function}"]
+    once = f'_Pragma("pop_macro(\\"{function}\\")")'
+    return [
+        "#ifdef POCL_DEVICE_ADDRESS_BITS",
+        f'#pragma push_macro("{function}")',
+        f'#define {function}(...) {once} {declared} __asm("{USER_CALL}.{function}"); __kernel void {declared}',
+        "#endif",
+        "#line 1",
+        source,
+        "#ifdef POCL_DEVICE_ADDRESS_BITS",
+        f'#pragma pop_macro("{function}")',
+        "#endif",
+    ]
 
 
 def refuse_includes(source: str) -> None:
