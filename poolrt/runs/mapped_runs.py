@@ -46,56 +46,56 @@ def map_runs(
                 if newest is None or newest.places is not runs.unrung or runs.at_once:
                     break
                 # The runs that follow in the same batch: this has the steps of `begin`, `put` and `finish` in one frame, because
-                # their calls and attributes add 0.5 us to a run of 3. All that is unusual is left to these.
+                # their calls and attributes add 0.5 us to a run of 2. All that is unusual is left to these.
                 loaded, placed = newest.loaded, newest.runs
-                ring, lock, words, writers, number, heads, ports, results, held = newest.places.parts
-                mask, width, room = len(held) - 1, len(ports[0]), 0
+                ring, lock, words, writers, number, heads, ports, _, held = newest.places.parts
+                mask, width = len(held) - 1, len(ports[0])
                 left, count = runs.left, runs.count
-                #: The runs whose outputs are yielded next, and what their places are.
-                oldest, kept, kept_mask = None, held, mask
+                #: Runs that begin before the clock and the room are looked at.
+                budget = 0
                 for inputs in source:
-                    if count >= limit:
-                        if oldest is None:
+                    if not budget:
+                        if count >= limit:
+                            # Some outputs at once: the runs behind them keep the workers busy.
                             oldest = runs.oldest()
                             if oldest is None:
                                 break
+                            first = oldest.next
+                            if first > oldest.done and not oldest.has_executed(first):
+                                break
                             _, _, _, _, _, _, _, results, kept = oldest.places.parts
                             kept_mask = len(kept) - 1
-                        sequence = oldest.next
-                        if sequence > oldest.done and not oldest.has_executed(sequence):
-                            break
-                        found = Outputs()
-                        for name, view in results[sequence % CAPACITY]:
-                            found[name] = view.copy()
-                        kept[sequence & kept_mask] = None
-                        count -= 1
-                        oldest.next = sequence + 1
-                        if sequence == oldest.last:
-                            runs.pop()
-                            oldest = None
-                        if begun_at:
-                            begun_at.popleft()
-                        yield found
-                        if oldest is None and runs.newest is not newest:
-                            break
-                    if not left or type(inputs) is not dict or len(inputs) != width or model._loaded is not loaded:
-                        break
-                    if not left % CLOCK:
+                            end = min(oldest.done, first + runs.batch - 1)
+                            for sequence in range(first, end + 1):
+                                found = Outputs()
+                                for name, view in results[sequence % CAPACITY]:
+                                    found[name] = view.copy()
+                                kept[sequence & kept_mask] = None
+                                oldest.next = sequence + 1
+                                if sequence == oldest.last:
+                                    runs.pop()
+                                if begun_at:
+                                    begun_at.popleft()
+                                yield found
+                            count -= end + 1 - first
+                            if runs.newest is not newest:
+                                break
                         now = perf_counter_ns()
-                        if now - runs.looked > GAP_NS:
+                        if not left or now - runs.looked > GAP_NS or model._loaded is not loaded or words[STATE]:
                             break
                         runs.looked = now
+                        budget = min(left, limit - count, CLOCK, words[DONE] + len(held) - newest.last)
+                        if budget <= 0:
+                            break
+                    if type(inputs) is not dict or len(inputs) != width:
+                        break
                     with lock:
                         sequence = newest.last + 1
                         index = sequence % CAPACITY
-                        if sequence > room:
-                            room = words[DONE] + len(held)
                         if (
                             placed.sequence != newest.last
                             or ring.newest is not placed
-                            or sequence > room
                             or held[index & mask] is not None
-                            or words[STATE]
                             or loaded.closing
                         ):
                             break
@@ -122,6 +122,7 @@ def map_runs(
                     if timeout is not None:
                         begun_at.append(monotonic())
                     left -= 1
+                    budget -= 1
                     sleep = words[WORKER_SLEEPS]
                     if not left:
                         runs.wake()

@@ -43,10 +43,10 @@ class RunPace:
     that share it disturb nothing but the pace.
     """
 
-    __slots__ = ("_batch", "_in_flight", "_prepared", "_woken", "at_once", "left", "looked", "places", "unrung")
+    __slots__ = ("_in_flight", "_prepared", "_woken", "at_once", "batch", "left", "looked", "places", "unrung")
 
     def __init__(self, batch: int, in_flight: int = 0) -> None:
-        self._batch = batch
+        self.batch = batch
         self._in_flight = in_flight
         #: Runs that begin at once from now on.
         self.at_once = _AT_ONCE
@@ -100,9 +100,9 @@ class RunPace:
     def _next_batch(self, places: PreparedPlaces) -> int:
         """Return how many runs the next batch has."""
         if self._in_flight < 2 * BATCH:
-            return self._batch
+            return self.batch
         rings = places.client.rings.count_rings(places.model)
-        return max(self._batch, min(_LARGE_BATCH, self._in_flight // max(2, rings)))
+        return max(self.batch, min(_LARGE_BATCH, self._in_flight // max(2, rings)))
 
     def wait(self, run: PlacedRun, loaded: LoadedModel, deadline: float | None = None) -> None:
         """Wait until a run has ended, perhaps until some more have. Raises what `ClientRing.wait` raises."""
@@ -114,7 +114,7 @@ class RunPace:
             return
         self.wake()
         begin, before = perf_counter_ns(), ring.words[DONE]
-        ring.wait(run, loaded.client, deadline, 0 if self.at_once else self._batch)
+        ring.wait(run, loaded.client, deadline, 0 if self.at_once else self.batch)
         self.looked = perf_counter_ns()
         if self.looked - begin > _LONG_NS * max(1, ring.words[DONE] - before):
             self.at_once = _LONG_AT_ONCE
