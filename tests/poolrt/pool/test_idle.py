@@ -18,6 +18,8 @@ from .processes import descendants, is_alive, relu_graph, stopped, wait_until, w
 _X = np.ones((4, 8), np.float32)
 #: Seconds without a switch that count as rest: longer than the second between two ticks.
 _REST_S = 2.5
+#: Seconds between two looks.
+_LOOKS_S = 0.1
 #: Seconds until a pool rests: processes that have created something are kept for 30 s.
 _BOUND_S = 90.0
 
@@ -42,6 +44,8 @@ def wait_for_rest(coordinator: int) -> None:
 
     def rests() -> bool:
         nonlocal before, since
+        # A look at all threads takes some 5 ms of processor time.
+        time.sleep(_LOOKS_S)
         now, counts = time.monotonic(), switches(coordinator)
         if counts != before:
             before, since = counts, now
