@@ -5,16 +5,19 @@ from __future__ import annotations
 import gc
 import os
 import sys
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from importlib import import_module
 from pathlib import Path
+from random import Random
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from poolrt.workers.primitives.compiler_pool import compiler_pool
 from tests.left_behind import nothing_left_behind
+from tests.startup.shared_compiler import FOLDER
 from tests.workers.compiled import STARTUP, shared_kernels
 from tests.workers.own_process import python
 
@@ -69,6 +72,24 @@ def pytest_collection(session: pytest.Session) -> None:
         # pytest reports it when it collects the module.
         with suppress(Exception, pytest.skip.Exception):
             import_module(".".join(path.relative_to(folder.parent).with_suffix("").parts))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Of a test's cases that are marked ``one_in(n)``, leave all but one in ``n`` to the thorough tier, others in each run.
+
+    Cases that are in the thorough tier anyway do not count. All processes of a run choose the same ones: they share a folder.
+    """
+    cases = defaultdict(list)
+    for item in items:
+        marker = item.get_closest_marker("one_in")
+        if marker is not None and item.get_closest_marker("slow") is None:
+            cases[item.nodeid.partition("[")[0], marker.args[0]].append(item)
+    for (test, share), found in cases.items():
+        kept = Random(f"{os.environ[FOLDER]} {test} {share}").sample(range(len(found)), -(-len(found) // share))
+        for number, item in enumerate(found):
+            if number not in kept:
+                item.add_marker(pytest.mark.slow)
 
 
 def pytest_collection_finish() -> None:

@@ -43,7 +43,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         "isa": (oldest, usual, usual, usual, newest, newest),
         "instructions": others,
         # PoCL takes up to a second for a kernel, several times as long as the compiler for processors.
-        "runner": ("held_back", "held_back", "opencl"),
+        "runner": (*["held_back"] * 4, "opencl"),
         "verification": (WITH_ALL_INSTRUCTIONS, *[None] * 4),
     }
     for item in items:
@@ -65,6 +65,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                     or (is_emulated and number // 64 % 3)
                 ):
                     item.add_marker(pytest.mark.slow)
+    # A process that runs these starts two others with a driver. They come first, so that one process has most of them.
+    items.sort(key=lambda item: not _is_on_opencl(item))
+
+
+def _is_on_opencl(item: pytest.Item) -> bool:
+    if not isinstance(item, pytest.Function):
+        return False
+    parameters = item.callspec.params.values() if hasattr(item, "callspec") else ()
+    # Some are arrays.
+    is_asked = any(isinstance(value, str) and value == "opencl" for value in parameters)
+    return is_asked or not {"opencl", "creating"}.isdisjoint(item.fixturenames)
 
 
 @pytest.fixture(scope="session")

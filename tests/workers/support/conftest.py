@@ -28,7 +28,8 @@ DRAWN_PROBLEMS: Final = 1
 @pytest.fixture(
     scope="session",
     params=[
-        *ENGINES,
+        # PoCL takes a second for the kernels of a row.
+        *(pytest.param(kind, marks=[pytest.mark.one_in(3)] * (kind == "opencl")) for kind in ENGINES),
         *(pytest.param(kind + WHOLE, marks=pytest.mark.slow) for kind in ENGINES),
     ],
 )

@@ -57,6 +57,7 @@ FORMS = [
 
 @pytest.mark.parametrize(("scales", "point", "per_channel"), FORMS)
 @pytest.mark.parametrize("kind", ["dense", "depthwise", "product"])
+@pytest.mark.one_in(2)
 def test_results_are_those_of_onnx_runtime(
     kind: str, scales: str, point: int, per_channel: bool, cache: PrimitiveProvider
 ) -> None:
@@ -83,6 +84,7 @@ def single(operator: str, given: dict[str, Array], results: tuple[str, ...]) -> 
 
 @pytest.mark.parametrize("left", [np.uint8, np.int8])
 @pytest.mark.parametrize("right", [np.uint8, np.int8])
+@pytest.mark.one_in(2)
 def test_a_product_of_computed_bytes_without_zero_points_is_one_primitive(
     left: type, right: type, cache: PrimitiveProvider
 ) -> None:

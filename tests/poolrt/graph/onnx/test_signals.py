@@ -76,6 +76,7 @@ LENGTHS = {"float32": (1, 64, 127), "float64": (9, 120, 391)}
         for dtype in TYPES
     ],
 )
+@pytest.mark.one_in(2)
 def test_transforms_of_known_lengths_are_scipys(size: int, dtype: str, cache: PrimitiveProvider) -> None:
     check(np.random.default_rng(), size, dtype, cache)
 

@@ -58,6 +58,7 @@ def run(cache: PrimitiveProvider) -> Callable[..., Array]:
         ("Sinh", np.sinh), ("Cosh", np.cosh), ("Asinh", np.arcsinh), ("Acosh", np.arccosh), ("Atanh", np.arctanh),
     ],
 )  # fmt: skip
+@pytest.mark.one_in(2)
 def test_hyperbolic_functions_are_precise_everywhere(
     run: Callable[..., Array], operator: str, function: np.ufunc, dtype: type[np.floating[Any]]
 ) -> None:
@@ -100,6 +101,7 @@ def test_powers_of_infinities_and_zeros(run: Callable[..., Array], dtype: type[n
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
 @pytest.mark.parametrize(("operator", "function"), [("Max", np.maximum), ("Min", np.minimum)])
+@pytest.mark.one_in(2)
 def test_the_greatest_and_the_least_of_nan_is_nan(
     run: Callable[..., Array], operator: str, function: np.ufunc, dtype: type[np.floating[Any]]
 ) -> None:
@@ -164,6 +166,7 @@ def test_celu_with_an_alpha_of_any_sign(run: Callable[..., Array], alpha: float)
 
 
 @pytest.mark.parametrize("dtype", [np.int32, np.int64, np.uint32, np.uint64])
+@pytest.mark.one_in(2)
 def test_slopes_and_norms_of_integers(run: Callable[..., Array], dtype: type[np.integer[Any]]) -> None:
     limits = np.iinfo(dtype)
     x = np.random.default_rng(4).integers(limits.min, limits.max, (4, 7), dtype, endpoint=True)
@@ -207,6 +210,7 @@ def test_places_of_the_greatest_elements_pass_over_nan(cache: PrimitiveProvider)
 
 
 @pytest.mark.parametrize("dtype", [np.int32, np.uint32, np.int64, np.uint64])
+@pytest.mark.one_in(2)
 def test_products_of_integers_wrap(run: Callable[..., Array], dtype: type[np.integer[Any]]) -> None:
     limits, rng = np.iinfo(dtype), np.random.default_rng(1)
     x, z, c = (rng.integers(limits.min, limits.max, dims, dtype, endpoint=True) for dims in ((3, 5), (5, 4), (1, 4)))

@@ -53,6 +53,7 @@ CHAINED = [
 
 
 @pytest.mark.parametrize(("dims", "window", "strides", "dilations", "before", "behind", "chain"), CHAINED)
+@pytest.mark.one_in(3)
 def test_planes_are_convolved_by_definition(
     dims: tuple[int, ...], window: tuple[int, ...], strides: tuple[int, ...], dilations: tuple[int, ...],
     before: tuple[int, ...], behind: tuple[int, ...], chain: str, isa: str, native: NativeRunner,
