@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .combined_lanes import lanes_of, make_combination
+from .combined_lanes import lanes_of, make_combination, make_rest
 from .compiler import types
-from .vec import iload
+from .vec import LANES, iload
 
 
 def make(isa: str, function: str, kind: str, result: str, moves: tuple[bool, ...]) -> tuple[Callable[..., None], Any]:
@@ -21,7 +21,9 @@ def make(isa: str, function: str, kind: str, result: str, moves: tuple[bool, ...
     """
     adjacent = bool(moves)
     lanes = lanes_of(kind)
-    whole = make_combination(function, kind, result, lanes, moves or (True, True, True))
+    moving = moves or (True, True, True)
+    whole = make_combination(function, kind, result, lanes, moving)
+    rest = make_rest(function, kind, result, moving)
     one = make_combination(function, kind, result, 1, (True, True, True))
 
     def kernel(
@@ -38,9 +40,9 @@ def make(isa: str, function: str, kind: str, result: str, moves: tuple[bool, ...
                 outer = item // pieces
                 first = (item - outer * pieces) * chunk
             if groups > 1:
-                rest = outer
-                outer = rest // groups
-                line = (rest - outer * groups) * lines
+                own = outer
+                outer = own // groups
+                line = (own - outer * groups) * lines
             x = src0 + line * middle0 + first * step0
             y = src1 + line * middle1 + first * step1
             z = src2 + line * middle2 + first * step2
@@ -63,9 +65,13 @@ def make(isa: str, function: str, kind: str, result: str, moves: tuple[bool, ...
                     while at + lanes <= count:
                         whole(x + at * step0, y + at * step1, z + at * step2, to + at * step_dst)
                         at += lanes
-                while at < count:
-                    one(x + at * step0, y + at * step1, z + at * step2, to + at * step_dst)
-                    at += 1
+                    while at < count:
+                        rest(x + at * step0, y + at * step1, z + at * step2, to + at * step_dst, count - at)
+                        at += LANES
+                else:
+                    while at < count:
+                        one(x + at * step0, y + at * step1, z + at * step2, to + at * step_dst)
+                        at += 1
                 x += middle0
                 y += middle1
                 z += middle2

@@ -7,13 +7,15 @@ whole numbers of the same order, which no level has to convert.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, Final
 
 import llvmlite.ir as ir
 
 from .compiler import types
 from .compiler.language import intrinsic
-from .vec import F32, F64, I1, I8, I32, Builder, Value, call, isa_of, pointer
+from .elements import masked_load, masked_store
+from .vec import F32, F64, I1, I8, I32, LANES, Builder, Value, call, isa_of, lanes_below, pointer
 
 #: Function -> LLVM's predicate of a comparison.
 _COMPARISONS: Final = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<", "eq": "==", "ne": "!="}
@@ -35,7 +37,6 @@ def make_combination(function: str, kind: str, result: str, lanes: int, moves: t
     Operands that do not move have one element for all lanes. ``select`` has a condition of bytes and two operands of the
     kind, the others have two operands of the kind, and no third.
     """
-    element, written = (_type(name) for name in (kind, result))
 
     @intrinsic
     def combination(_: Any, src0: Any, src1: Any, src2: Any, dst: Any) -> Any:
@@ -45,20 +46,52 @@ def make_combination(function: str, kind: str, result: str, lanes: int, moves: t
                     return _splat(b, b.load(pointer(b, a[number], of), align=1), lanes)
                 return b.load(pointer(b, a[number], _wide(of, lanes)), align=1)
 
-            if function == "select":
-                condition = operand(0, I8)
-                chosen = b.icmp_unsigned("!=", condition, _same(condition.type, 0))
-                value = b.select(chosen, operand(1, element), operand(2, element))
-            else:
-                value = _combined(b, function, kind, operand(0, element), operand(1, element))
-                if function in _COMPARISONS or function in _LOGIC:
-                    value = _truth(b, value, result, _wide(written, lanes))
+            value = _result(b, function, kind, result, operand)
             b.store(value, pointer(b, a[3], value.type), align=1)
             return context.get_dummy_value()
 
         return types.void(*[types.int64] * 4), emit
 
     return combination
+
+
+def make_rest(function: str, kind: str, result: str, moves: tuple[bool, ...]) -> Any:
+    """Return the intrinsic that combines as `make_combination`'s does, the first ``count`` of `LANES` elements.
+
+    One at a time, elements behind the vectors of short rows would take most of the time.
+    """
+
+    @intrinsic
+    def rest(_: Any, src0: Any, src1: Any, src2: Any, dst: Any, count: Any) -> Any:
+        def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
+            mask = lanes_below(b, a[4])
+
+            def operand(number: int, of: ir.Type) -> Value:
+                if not moves[number]:
+                    return _splat(b, b.load(pointer(b, a[number], of), align=1), LANES)
+                return masked_load(b, a[number], of, mask)
+
+            masked_store(b, _result(b, function, kind, result, operand), a[3], mask)
+            return context.get_dummy_value()
+
+        return types.void(*[types.int64] * 5), emit
+
+    return rest
+
+
+def _result(b: Builder, function: str, kind: str, result: str, operand: Callable[[int, ir.Type], Value]) -> Value:
+    """Return a function of operands, each given by its number and the type of its elements."""
+    element = _type(kind)
+    if function == "select":
+        condition = operand(0, I8)
+        chosen = b.icmp_unsigned("!=", condition, _same(condition.type, 0))
+        return b.select(chosen, operand(1, element), operand(2, element))
+    x = operand(0, element)
+    value = _combined(b, function, kind, x, operand(1, element))
+    if function not in _COMPARISONS and function not in _LOGIC:
+        return value
+    lanes = x.type.count if isinstance(x.type, ir.VectorType) else 1
+    return _truth(b, value, result, _wide(_type(result), lanes))
 
 
 def _combined(b: Builder, function: str, kind: str, x: Value, y: Value) -> Value:
