@@ -98,7 +98,8 @@ def _tanh(b: Builder, x: Value, alpha: Value, beta: Value) -> Value:
 
 def _elu(b: Builder, x: Value, alpha: Value, beta: Value) -> Value:
     negative = b.fmul(alpha, emit_expm1(b, minimum(b, constant(0.0, x.type), x)))
-    return b.select(b.fcmp_ordered(">", x, constant(0.0, x.type)), x, negative)
+    # Zeros keep their signs.
+    return b.select(b.fcmp_ordered(">=", x, constant(0.0, x.type)), x, negative)
 
 
 def _logistic(b: Builder, x: Value, alpha: Value, beta: Value, denormal: bool = False) -> Value:

@@ -89,6 +89,8 @@ def _parts(b: Builder, x: Value) -> tuple[Value, Value, Value]:
     for c in _SINE[1:]:
         sine = fma(b, sine, square, constant(c))
     sine = fma(b, b.fmul(sine, square), r, r)
+    # The sums above are 0.0 for -0.0.
+    sine = b.select(b.fcmp_ordered("==", x, constant(0.0)), x, sine)
     cosine = constant(_COSINE[0])
     for c in _COSINE[1:]:
         cosine = fma(b, cosine, square, constant(c))

@@ -71,7 +71,7 @@ static vec eltwise_relu(vec x, float alpha, float beta)
     return x > 0.0f ? x : negative;
 }
 static vec eltwise_tanh(vec x, float alpha, float beta) { return tanh(x); }
-static vec eltwise_elu(vec x, float alpha, float beta) { return x > 0.0f ? x : alpha * expm1(x); }
+static vec eltwise_elu(vec x, float alpha, float beta) { return x >= 0.0f ? x : alpha * expm1(x); }
 static vec eltwise_square(vec x, float alpha, float beta) { return x * x; }
 static vec eltwise_abs(vec x, float alpha, float beta) { return fabs(x); }
 static vec eltwise_sqrt(vec x, float alpha, float beta) { return sqrt(x); }

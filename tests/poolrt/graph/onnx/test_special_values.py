@@ -71,6 +71,16 @@ def test_hyperbolic_functions_are_precise_everywhere(
     np.testing.assert_array_equal(np.signbit(found[want == 0]), np.signbit(want[want == 0]))
 
 
+@pytest.mark.parametrize(
+    "operator", ["Elu", "Selu", "Celu", "Sin", "Tan", "Asin", "Atan", "Tanh", "Erf", "Softsign", "HardSwish", "Round"]
+)
+def test_functions_through_the_origin_keep_the_sign_of_a_zero(run: Callable[..., Array], operator: str) -> None:
+    x = np.tile(np.array([0.0, -0.0, -0.0], np.float32), 7)
+    found = run(operator, {"x": x}, opset=22)
+    np.testing.assert_array_equal(found, x)
+    np.testing.assert_array_equal(np.signbit(found), np.signbit(x))
+
+
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
 def test_negative_zeros_have_their_sign(run: Callable[..., Array], dtype: type[np.floating[Any]]) -> None:
     x = np.array([0.0, -0.0, 1.5, -INF, NAN], dtype)

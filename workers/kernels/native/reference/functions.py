@@ -56,7 +56,7 @@ def eltwise(algorithm: int, x: float, alpha: float, beta: float) -> float:
     if algorithm == TANH:
         return math.tanh(x)
     if algorithm == ELU:
-        return x if x > 0.0 else alpha * math.expm1(x)
+        return x if x >= 0.0 else alpha * math.expm1(x)
     if algorithm == SQUARE:
         return x * x
     if algorithm == ABS:

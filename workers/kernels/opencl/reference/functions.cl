@@ -23,7 +23,7 @@ static real eltwise_value(int algorithm, real x, real alpha, real beta)
     /* A slope of 0 gives 0 at minus infinity too; the product would be NaN. */
     case ELTWISE_RELU: return x > 0 || x != x ? x : alpha == 0 ? 0 : alpha * x;
     case ELTWISE_TANH: return tanh(x);
-    case ELTWISE_ELU: return x > 0 ? x : alpha * expm1(x);
+    case ELTWISE_ELU: return x >= 0 ? x : alpha * expm1(x);
     case ELTWISE_SQUARE: return x * x;
     case ELTWISE_ABS: return fabs(x);
     case ELTWISE_SQRT: return sqrt(x);
