@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -164,8 +164,8 @@ def power(call: NodeCall) -> Operand:
     if not isinstance(base, Value) and not isinstance(exponent, Value):
         return call.folding.combine(np.power, base, exponent)
     dtype = dtype_of(base)
-    if not isinstance(exponent, Value) and exponent.size == 1 and _is_float32(float(exponent.reshape(()))):
-        number = float(exponent.reshape(()))
+    number = math.nan if isinstance(exponent, Value) else _only(exponent)
+    if _is_float32(number):
         dims = np.broadcast_shapes(tuple(base.shape), exponent.shape)
         base = call.math.expand(call.math.reshape(base, (*(1,) * (len(dims) - len(base.shape)), *base.shape)), dims)
         if dtype in WRAPPING and number in range(65):
@@ -200,6 +200,12 @@ def _of_type(m: Tensors, raised: Operand, dtype: str) -> Operand:
     distance = m.eltwise(m.binary(raised, whole, "sub"), "abs")
     near = m.binary(distance, m.eltwise(m.eltwise(raised, "abs"), "linear", 1e-12), "le")
     return m.cast(m.select(near, whole, raised), dtype)
+
+
+def _only(numbers: np.ndarray[Any, Any]) -> float:
+    """Return the number that all elements of an array are, NaN if there is none."""
+    first = numbers.reshape(-1)[:1]
+    return float(first[0]) if first.size and bool((numbers == first).all()) else math.nan
 
 
 def _is_float32(number: float) -> bool:

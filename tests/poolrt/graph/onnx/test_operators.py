@@ -243,6 +243,7 @@ CASES: list[Case] = [
     case("Cosh", MATRIX),
     case("Gelu", MATRIX, approximate="tanh", opset=20),
     case("Pow", MATRIX, {"e": np.array(3, np.float32)}),
+    case("Pow", MATRIX, {"e": np.full((1, 2, 1, 6), 2, np.float32)}),
     case("Pow", {**MATRIX, "e": (6,)}, order=["x", "e"]),
     case("Celu", MATRIX),
     case("Celu", MATRIX, alpha=2.0),
