@@ -41,6 +41,7 @@ def map_runs(
         for inputs in source:
             while True:
                 while runs.count >= limit or not begin(inputs):
+                    limit = runs.limit
                     yield finish()
                 newest = runs.newest
                 if newest is None or newest.places is not runs.unrung or runs.at_once:
@@ -162,12 +163,14 @@ class _Stretch:
 class _MappedRuns(RunPace):
     """The runs of one map that are in flight, oldest first. It owns their places."""
 
-    __slots__ = ("_limit_s", "_model", "begun_at", "count", "newest", "runs", "under_way")
+    __slots__ = ("_limit_s", "_model", "begun_at", "count", "limit", "newest", "runs", "under_way")
 
     def __init__(self, model: Model, limit: int, timeout: float | None) -> None:
         super().__init__(max(1, min(BATCH, limit // 4)), limit)
         self._model = model
         self._limit_s = timeout
+        #: How many may be in flight.
+        self.limit = limit
         self.under_way: deque[ModelRun | _Stretch] = deque()
         #: The last one, if it can grow.
         self.newest: _Stretch | None = None
@@ -198,6 +201,8 @@ class _MappedRuns(RunPace):
                 self.begun_at.append(monotonic())
             return True
         if sequence == FULL and self.count:
+            # All rings are full, and a run that finds no place first costs three that find one: fewer from now on.
+            self.limit = min(self.limit, max(CAPACITY, self.count))
             return False
         run = ModelRun(self._model, self._model._check(inputs))
         self.newest = None

@@ -21,7 +21,7 @@ from poolrt.errors import RunFailed, WorkerLost
 from poolrt.runs.client_ring import ClientRing
 from poolrt.runs.mapped_runs import _MappedRuns
 from poolrt.runs.prepared_runs import LARGEST
-from poolrt.workers.ipc.ring import DONE, WORKER_SLEEPS
+from poolrt.workers.ipc.ring import CAPACITY, DONE, WORKER_SLEEPS
 
 from .created import create
 from .prepared import X, crashing_graph, load, places_of, rings_of
@@ -221,6 +221,19 @@ def test_batches_grow_with_what_is_in_flight_and_leave_some_for_each_worker(pool
         assert places is not None
         assert mapped._next_batch(places) == expected
         mapped.abandon()
+
+
+def test_a_map_that_finds_all_rings_full_has_fewer_runs_in_flight(pool: poolrt.Pool) -> None:
+    model = load(pool)
+    mapped = _MappedRuns(model, 1000, None)
+    while mapped.begin({"x": X}):
+        assert mapped.count < 1000
+    assert mapped.limit == max(CAPACITY, mapped.count)
+    while mapped.count:
+        np.testing.assert_array_equal(mapped.finish()["y"], np.maximum(X, 0))
+    inputs = np.random.default_rng().standard_normal((1000, *X.shape)).astype(np.float32)
+    found = [outputs["y"] for outputs in model.map(({"x": each} for each in inputs), 1000)]
+    np.testing.assert_array_equal(found, np.maximum(inputs, 0))
 
 
 def test_places_grow_with_what_is_in_flight_and_are_bounded(pool: poolrt.Pool) -> None:
