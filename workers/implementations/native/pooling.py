@@ -1,8 +1,8 @@
 """Pooling: kernels forward for blocks of 16 channels, for row-major and for whole images; two backward.
 
 Windows of 3 x 3 that move by one have kernels of their own in both layouts, and so have large windows; row-major ones of few
-columns that move by one to four have others, and so have few columns of windows that move by more than one. Windows in three
-dimensions that share slabs pool along the depth first.
+columns that move by one to four have others, and so have small planes. Windows in three dimensions that share slabs pool along
+the depth first.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ from .pooling_bytes import NativeBytePooling
 _VECTORS = {"x86-64-v4": 4, "x86-64-v3": 2}
 #: Elements of a row that `pooling_rows` has room for.
 _ROOM = 1024
-#: Columns of windows that `pooling_shifts` combines: with more, other kernels have less work.
+#: Bytes of a plane that `pooling_planes` takes: it comes back to each row, which the nearest cache still has.
+_PLANE = 1 << 15
+#: Columns of windows that `pooling_shifts` and `pooling_planes` combine: with more, other kernels have less work.
 _SHIFTS = 7
 #: By how many columns these windows move.
 _STRIDES = (2, 3, 4)
@@ -75,9 +77,9 @@ class NativePooling(NativeImplementation[Pooling]):
             kernel = KernelSpec.of("pooling_pairs", algorithm="max" if op.algorithm == "max" else "avg")
             launch = Launch(0, (*memories, ("t", 0)), images * math.prod(op.dst.dims[2:-2]))
             return Program((kernel,), (launch,), tables=_geometry(op))
-        if vectors := _is_short(op, target.isa):
+        if vectors := _takes_planes(op, target.isa):
             part: dict[str, str | int] = {"algorithm": op.algorithm, "window": op.kernel[-1], "stride": op.strides[-1]}
-            kernel = KernelSpec.of("pooling_short", **part, vectors=vectors)
+            kernel = KernelSpec.of("pooling_planes", **part, vectors=vectors)
             launch = Launch(0, (*memories, ("t", 0)), images * math.prod(op.dst.dims[2:-2]))
             return Program((kernel,), (launch,), tables=_geometry(op))
         if _is_separable(op):
@@ -185,15 +187,15 @@ def _slides(op: Pooling) -> bool:
     return flat and all(each[:3] == (3, 1, 0) for each in (height, width)) and not _is_whole(op)
 
 
-def _is_short(op: Pooling, isa: str) -> int:
-    """Return how many vectors hold what the windows of a row see, 0 if `pooling_short` does not take these windows."""
+def _takes_planes(op: Pooling, isa: str) -> int:
+    """Return how many vectors hold what the windows of a row see, 0 if `pooling_planes` does not take these windows."""
     deep = [*zip(op.kernel, op.strides, op.padding_l, strict=True)][:-2]
     flat = all(each == (1, 1, 0) for each in deep) and op.src.dims[2:-2] == op.dst.dims[2:-2]
     window, stride = op.kernel[-1], op.strides[-1]
-    few = op.dst.dims[-1] <= LANES and window <= _SHIFTS and 1 < stride <= _SHIFTS
-    if op.dst.dtype != "f32" or any(op.dilations) or not (flat and few):
+    few = max(window, stride) <= _SHIFTS and 4 * math.prod(op.src.dims[-2:]) <= _PLANE
+    if op.dst.dtype != "f32" or any(op.dilations) or not (flat and few) or _slides(op) or _is_near(op):
         return 0
-    vectors = -(-((op.dst.dims[-1] - 1) * stride + window) // LANES)
+    vectors = -(-((min(op.dst.dims[-1], LANES) - 1) * stride + window) // LANES)
     return vectors if vectors <= _VECTORS.get(isa, 0) else 0
 
 
