@@ -20,6 +20,10 @@ def accumulate(m: Tensors, x: Operand, axis: int, algorithm: str, exclusive: boo
     """
     if algorithm == "add" and not isinstance(x, Value):
         return m.folding.accumulate(x, axis, exclusive, reverse)
+    if algorithm == "add" and shape_of(x)[axis] == 1:
+        # Sums of one element are the elements; those of none are as many zeros.
+        zero = m.reshape(m.number(0, x), (1,) * len(shape_of(x)))
+        return m.expand(m.value(zero), shape_of(x)) if exclusive else x
     if algorithm == "add":
         return m.graph.cumulative_sum(m.value(x), axis, exclusive, reverse, name=m.name("sum"))
     dtype = dtype_of(x)

@@ -221,19 +221,22 @@ class Tensors:
         taken = [range(size)[cut] for size, cut in zip(sizes, index, strict=True)]
         if not all(taken):
             return self.empty([len(each) for each in taken], x)
-        cut = []
+        cut, turned = [], []
         for axis, each in enumerate(taken):
             if each.step < 0 and len(each) > 1:
-                x = self.take(x, np.asarray(each, np.int64), axis)
+                turned.append(axis)
             elif each.step < 0:
                 cut.append((axis, each.start, each.start + 1, 1))
             elif each != range(sizes[axis]):
                 # As they are given: an end beyond the last element stays one if a run has more of them.
                 cut.append((axis, index[axis].start, index[axis].stop, each.step))
-        if not cut:
-            return x
-        along, first, last, pace = zip(*cut, strict=True)
-        return self.graph.slice(x, first, last, along, pace, name=self.name("slice"))
+        if cut:
+            # First, as a view: what turns the other axes round reads less.
+            along, first, last, pace = zip(*cut, strict=True)
+            x = self.graph.slice(x, first, last, along, pace, name=self.name("slice"))
+        for axis in turned:
+            x = self.take(x, np.asarray(taken[axis], np.int64), axis)
+        return x
 
     def take(self, x: Operand, indices: Operand, axis: int) -> Operand:
         """Return the elements at indices along an axis; negative indices count from the end."""
