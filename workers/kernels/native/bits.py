@@ -75,7 +75,7 @@ def make_gather(nbytes: int, wide: bool) -> Any:
             stored = numbers if wide else ir.VectorType(ir.IntType(32), 8)
             index = b.load(pointer(b, a[0], stored), align=1)
             index = index if wide else b.sext(index, numbers)
-            start, limit, stride, step = (_splat_8(b, a[number]) for number in (1, 3, 4, 5))
+            start, limit, stride, step = (_splat(b, a[number], 8) for number in (1, 3, 4, 5))
             negative = b.icmp_signed("<", index, ir.Constant(numbers, [0] * 8))
             index = b.select(negative, b.add(index, limit), index)
             inside = b.icmp_unsigned("<", index, limit)
@@ -92,10 +92,10 @@ def make_gather(nbytes: int, wide: bool) -> Any:
     return gather
 
 
-def _splat_8(b: Builder, scalar: Value) -> Value:
-    undefined = ir.Constant(ir.VectorType(I64, 8), ir.Undefined)
+def _splat(b: Builder, scalar: Value, lanes: int) -> Value:
+    undefined = ir.Constant(ir.VectorType(I64, lanes), ir.Undefined)
     first = b.insert_element(undefined, scalar, ir.Constant(ir.IntType(32), 0))
-    return b.shuffle_vector(first, undefined, ir.Constant(ir.VectorType(ir.IntType(32), 8), [0] * 8))
+    return b.shuffle_vector(first, undefined, ir.Constant(ir.VectorType(ir.IntType(32), lanes), [0] * lanes))
 
 
 def _mover(nbytes: int) -> Any:
@@ -151,13 +151,20 @@ def copy_bytes(target: int, source: int, nbytes: int) -> None:
         _move_1(target, source)
 
 
-@intrinsic
-def _fill_64(_: Any, target: types.Integer, pattern: types.Integer) -> Any:
-    def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
-        b.store(_splat_8(b, a[1]), pointer(b, a[0], ir.VectorType(I64, 8)), align=1)
-        return context.get_dummy_value()
+def _filler(words: int) -> Any:
+    @intrinsic
+    def fill(_: Any, target: types.Integer, pattern: types.Integer) -> Any:
+        def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
+            b.store(_splat(b, a[1], words), pointer(b, a[0], ir.VectorType(I64, words)), align=1)
+            return context.get_dummy_value()
 
-    return types.void(types.int64, types.int64), emit
+        return types.void(types.int64, types.int64), emit
+
+    return fill
+
+
+#: Write 32 or 64 bytes of equal elements, of which ``pattern`` has eight bytes.
+fill_32, _fill_64 = _filler(4), _filler(8)
 
 
 def fill_bytes(target: int, pattern: int, nbytes: int) -> None:

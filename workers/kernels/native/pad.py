@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from .bits import copy_bytes, fill_bytes, make_load, make_store
+from .bits import copy_bytes, fill_32, fill_bytes, make_load, make_store
 from .compiler import types
 from .compiler.language import inlined
 from .padded_index import padded_index
@@ -18,11 +18,25 @@ from .vec import iload
 
 #: Units of a margin that are stored one by one.
 _FEW: Final = 8
+#: Bytes of one store that fills a margin; what it writes beyond is written again.
+_FILLED: Final = 32
 
 
 def make(isa: str) -> tuple[Callable[..., None], Any]:
     """Return the kernel, and its signature. ``pattern`` has eight bytes of constant elements; see `padded_index` for modes."""
-    load_4, store_4 = make_load(4), make_store(4)
+    load_1, load_2, load_4, load_8, store_4 = make_load(1), make_load(2), make_load(4), make_load(8), make_store(4)
+
+    @inlined
+    def repeated(address: int, unit: int) -> int:
+        """Return an element of 1, 2, 4 or 8 bytes as often as eight bytes have it."""
+        if unit == 4:
+            bits = load_4(address)
+            return bits | bits << 32
+        if unit == 8:
+            return load_8(address)
+        if unit == 2:
+            return load_2(address) * 0x0001000100010001
+        return load_1(address) * 0x0101010101010101
 
     @inlined
     def margin(
@@ -50,6 +64,12 @@ def make(isa: str) -> tuple[Callable[..., None], Any]:
         pieces = (size + chunk - 1) // chunk
         groups = (lines + group - 1) // group
         adjacent = dst_step == unit and src_step == unit
+        # Lines of elements with narrow margins of one number each: two stores write both, the second none of the first margin.
+        after = (size - before - kept) * unit
+        narrow = (
+            adjacent and mode < 2 and unit <= 8 and unit & (unit - 1) == 0 and chunk == size
+            and before * unit <= min(_FILLED, size * unit - _FILLED) and 0 <= after <= _FILLED and kept > 0
+        )  # fmt: skip
         for item in range(begin, end):
             rest = item // pieces
             first = (item - rest * pieces) * chunk
@@ -73,6 +93,13 @@ def make(isa: str) -> tuple[Callable[..., None], Any]:
                 read, written = source + index * line_src, target + line * line_dst
                 if filled and dst_step == unit:
                     fill_bytes(written + first * unit, pattern, (last - first) * unit)
+                elif narrow and not filled:
+                    left, right = pattern, pattern
+                    if mode == 1:
+                        left, right = repeated(read, unit), repeated(read + (kept - 1) * unit, unit)
+                    fill_32(written, left)
+                    fill_32(written + size * unit - _FILLED, right)
+                    copy_bytes(written + before * unit, read, kept * unit)
                 elif adjacent and not filled:
                     start_kept, end_kept = max(first, min(last, before)), max(first, min(last, before + kept))
                     margin(first, start_kept, read, written, before, kept, unit, mode, pattern)

@@ -54,6 +54,7 @@ def test_margins_of_every_mode_and_size_of_elements(native: NativeRunner, mode: 
         for dims in ((4, 5, 33), (70,), (3, 2, 3, 2), (2, 1)):
             check(native, MemoryDesc(dims, dtype), *drawn(dims), mode, value)
         check(native, MemoryDesc((3, 4, 50), dtype), (1, 2, 0), (2, 0, 0), mode, value)
+        check(native, MemoryDesc((3, 20), dtype), (1, 9), (0, 8), mode, value)
 
 
 @pytest.mark.parametrize("mode", PAD_MODES)
