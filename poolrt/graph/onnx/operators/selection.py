@@ -97,12 +97,20 @@ def non_zero(call: NodeCall) -> Operand:
     m, sizes = call.math, found.shape
     is_set: Operand = found if found.dtype == "bool" else m.binary(found, m.number(0, found), "ne")
     places, count = _places(m, m.reshape(is_set, (-1,)))
-    rows = []
-    for axis, size in enumerate(sizes):
-        step = math.prod(sizes[axis + 1 :])
-        index = places if step == 1 else m.binary(places, np.asarray(step, np.int64), "div")
-        rows.append(m.binary(index, np.asarray(size, np.int64), "mod") if axis else index)
-    result = m.concat([m.unsqueeze(row, (0,)) for row in rows], 0)
+    rows: list[Operand] = []
+    rest: Operand = places
+    for axis in range(len(sizes) - 1, -1, -1):
+        size = np.asarray(sizes[axis], dtype_of(places))
+        if size == 1:
+            rows.append(m.binary(places, np.zeros_like(size), "mul"))
+        elif math.prod(sizes[:axis]) == 1:
+            rows.append(rest)
+        else:
+            # Less a product of the quotient, an index takes less time than as a remainder.
+            quotient = m.binary(rest, size, "div")
+            rows.append(m.binary(rest, m.binary(quotient, size, "mul"), "sub"))
+            rest = quotient
+    result = m.cast(m.concat([m.unsqueeze(row, (0,)) for row in reversed(rows)], 0), "int64")
     call.bounds.note(result, Bound(1, count))
     return result
 
@@ -212,13 +220,14 @@ def _equal_slices(call: NodeCall, data: Operand, axis: int, is_sorted: bool) -> 
 def _places(m: Tensors, condition: Operand) -> tuple[Value, Value]:
     """Return where a condition is true, side by side from the first place on, and how often it is."""
     (size,) = shape_of(condition)
-    sums = accumulate(m, m.cast(condition, "int64"), 0, "add", False, False)
-    count = m.value(m.slice(sums, [size - 1], [size], [0], [1]))
-    # What is not chosen goes to a place behind all others, which is cut off.
-    targets = m.select(condition, m.binary(sums, np.asarray(1, np.int64), "sub"), np.asarray(size, np.int64))
-    numbers = np.arange(size, dtype=np.int64)
-    found = m.graph.scatter_elements(np.zeros(size + 1, np.int64), m.value(targets), numbers, 0, name=m.name("places"))
-    return m.value(m.slice(found, [0], [size], [0], [1])), count
+    kind = "int32" if size < 1 << 31 else "int64"
+    chosen = m.cast(condition, kind)
+    targets = accumulate(m, chosen, 0, "add", True, False)
+    before, last = (m.slice(each, [size - 1], [size], [0], [1]) for each in (targets, chosen))
+    # What is not chosen goes to the place of the next one that is, which comes later, or to one behind all of them.
+    numbers, none = np.arange(size, dtype=kind), np.zeros(size, kind)
+    found = m.graph.scatter_elements(none, m.value(targets), numbers, 0, name=m.name("places"))
+    return found, m.value(m.cast(m.binary(before, last, "add"), "int64"))
 
 
 def _single(call: NodeCall, array: Array, what: str) -> Array:
