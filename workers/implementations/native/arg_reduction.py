@@ -52,7 +52,8 @@ def winners(
     inner = adjacent or (loops[-1] if loops else StridedLoop(1, (size, size, index_size)))
     if inner in loops:
         loops.remove(inner)
-    part = "row" if step == size or length == 1 else "columns" if adjacent else "any"
+    # Along an axis of one element, too, adjacent rows are stored as vectors.
+    part = "columns" if adjacent and (step != size or length == 1) else "row" if step == size else "any"
     chunk = max(1, min(inner.extent, ITEM_BYTES // (size * length)))
     if part == "columns":
         chunk = min(inner.extent, max(64, chunk))

@@ -52,6 +52,7 @@ def test_the_first_or_last_of_equal_elements_along_any_axis(native: NativeRunner
         ((41, 39), 0, "min", True),
         ((29, 11), 1, "max", False),
         ((3, 11), 0, "min", True),
+        ((1, 23), 0, "min", True),
     ]
     if dtype != "f16":
         problems += [((3, 5, 100), 2, "min", True), ((40, 3), 0, "max", False), ((5, 1), 1, "max", True)]
