@@ -59,12 +59,13 @@ def bytes_of(specs: Sequence[TensorSpec]) -> int:
 
 
 class PreparedPlaces:
-    """``count`` places, a power of two of `CAPACITY` at most, in one slot of the arena at ``offset``.
+    """``count`` places, a power of two of `CAPACITY` at most, in one slot of the arena, whose offset ``lease`` has.
 
     Run ``n`` of the ring uses place ``n % count`` for its tensors. The caller that begins a run *owns* the place until its
     outputs are copied. Guarantees: an owner loses no place to another run, and a place is used again only when no worker can
     write to it.
-    The slot is released when nothing refers to the places; while a worker may write there, the ring does.
+    The slot is released when nothing refers to the places; while a worker may write there, the ring does. Who takes the offset out
+    of ``lease`` releases it: an interrupt may leave both these places and what makes them with it.
     """
 
     __slots__ = (
@@ -75,11 +76,11 @@ class PreparedPlaces:
         "_input_count",
         "_inputs",
         "_kind",
+        "_lease",
         "_lock",
         "_mask",
         "_memory",
         "_number",
-        "_offset",
         "_outputs",
         "_room",
         "_writers",
@@ -97,12 +98,15 @@ class PreparedPlaces:
         ring: ClientRing,
         prepared: PreparedRuns,
         count: int,
-        offset: int,
+        lease: list[int],
         inputs: Sequence[TensorSpec],
         results: Sequence[TensorSpec],
     ) -> None:
+        self._memory = prepared.memory
+        self._lease = lease
         import numpy
 
+        (offset,) = lease
         self.ring = ring
         self.model = prepared.number
         self.client = prepared.client
@@ -110,8 +114,6 @@ class PreparedPlaces:
         self.words = ring.words
         #: The runs that were begun last, None if they have ended.
         self.runs: PlacedRuns | None = None
-        self._memory = prepared.memory
-        self._offset = offset
         self._number = next(_NUMBERS)
         self._lock = ring.lock
         self._writers = ring.writers
@@ -280,8 +282,10 @@ class PreparedPlaces:
         self._writers[index] = self._number
 
     def __del__(self) -> None:
-        # A finalizer takes no lock, so the slot is not kept for other uses.
-        self._memory.release_at_once(self._offset)
+        # A finalizer takes no lock, so the slot is not kept for other uses. There is no lease before the first lines.
+        lease = getattr(self, "_lease", None)
+        if lease:
+            self._memory.release_at_once(lease.pop())
 
 
 def _stride(nbytes: int) -> int:

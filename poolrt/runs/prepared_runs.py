@@ -140,17 +140,16 @@ class PreparedRuns:
             return None
         count = min(count, self._limit)
         specs = (*self._inputs, *self._results)
-        made = False
-        offset = -1
+        lease: list[int] = []
         try:
-            (offset,) = self.memory.take([count * bytes_of(specs)])
-            places = PreparedPlaces(ring, self, count, offset, self._inputs, self._results)
-            made = True
+            lease = self.memory.take([count * bytes_of(specs)])
+            places = PreparedPlaces(ring, self, count, lease, self._inputs, self._results)
         except (ArenaFull, PoolRefused):
             return None
-        finally:
-            if not made and offset >= 0:
-                self.memory.release(offset)
+        except BaseException:
+            if lease:
+                self.memory.release(lease.pop())
+            raise
         self._places[ring] = places
         if ring.lost:
             self.forget(ring)  # the message that says so may have come before

@@ -217,6 +217,40 @@ def test_an_interrupt_while_the_result_of_a_run_is_taken_leaves_a_future_that_ha
     assert int(done.stdout) >= 4
 
 
+#: Interrupts a run that makes its places at one moment after the other, and runs again each time.
+_PLACES = """
+    import faulthandler, sys
+    import numpy as np
+    import poolrt
+    from tests.interrupting import is_interrupted
+
+    faulthandler.dump_traceback_later(100, exit=True)  # a hang shows where
+    graph = poolrt.Graph("relu")
+    graph.output("y", graph.eltwise(graph.input("x", (4, 8), "float32"), "relu"))
+    x = np.ones((4, 8), np.float32)
+    moments, again = 0, True
+    with poolrt.connect(sys.argv[1]) as pool:
+        model = pool.load(graph)
+        prepared = model._loaded.prepared
+        while not prepared._places:  # until its ring is there
+            model.run(x=x)
+        while again:
+            prepared.shed()
+            again = is_interrupted(lambda: model.run(x=x), 1 + moments, "/poolrt/runs/prepared_")
+            moments += again
+            assert model.run(x=x)["y"].sum() == 32
+            pool.stats()  # an answer of the coordinator, which has not refused what was released
+    print(moments)
+"""
+
+
+def test_an_interrupt_while_places_are_made_releases_their_slot_once(server: str) -> None:
+    client = [sys.executable, "-c", textwrap.dedent(_PLACES), server]
+    done = subprocess.run(client, capture_output=True, text=True, timeout=110, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert int(done.stdout) > 60
+
+
 def test_a_future_whose_thread_cannot_be_started_is_refused_and_the_next_one_works(server: str) -> None:
     with poolrt.connect(server) as pool:
         model, x = pool.load(relu_graph()), np.ones((4, 8), np.float32)
