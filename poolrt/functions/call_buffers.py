@@ -115,12 +115,14 @@ class CallBuffers:
                 self._memory.give(*slot)
 
     def __del__(self) -> None:
-        # An interrupt has ended the submission, or it was refused. A finalizer takes no lock, so no slot is kept.
-        for slot in self._slots:
+        # An interrupt has ended the submission, before the first lines perhaps, or it was refused. A finalizer takes no lock, so
+        # no slot is kept.
+        for slot in getattr(self, "_slots", ()):
             if slot is not None:
                 self._memory.release(slot[0])
-        if self._ended is not None:
-            self._ended(self.used)
+        ended = getattr(self, "_ended", None)
+        if ended is not None:
+            ended(getattr(self, "used", 0))
 
     def sizes(self) -> Sequence[int]:
         """Return the bytes of the buffers."""

@@ -64,8 +64,8 @@ class PreparedPlaces:
     Run ``n`` of the ring uses place ``n % count`` for its tensors. The caller that begins a run *owns* the place until its
     outputs are copied. Guarantees: an owner loses no place to another run, and a place is used again only when no worker can
     write to it.
-    The slot is released when nothing refers to the places; while a worker may write there, the ring does. Who takes the offset out
-    of ``lease`` releases it: an interrupt may leave both these places and what makes them with it.
+    The slot is released when nothing refers to the places; while a worker may write there, the ring does. Who takes the offset
+    out of ``lease`` releases it: an interrupt may leave both these places and what makes them with it.
     """
 
     __slots__ = (
