@@ -1,8 +1,8 @@
 """Pooling: kernels forward for blocks of 16 channels, for row-major and for whole images; two backward.
 
-Windows of 3 x 3 that move by one have kernels of their own in both layouts, and so have large windows; row-major ones of few
-columns that move by one to four have others, and so have small planes. Windows in three dimensions that share slabs pool along
-the depth first.
+Windows of 3 x 3 that move by one have kernels of their own in both layouts, and so have large windows and row-major ones of
+2 x 2; row-major ones of few columns that move by one to four have others, and so have small planes. Windows in three dimensions
+that share slabs pool along the depth first.
 """
 
 from __future__ import annotations
@@ -118,10 +118,12 @@ class NativePooling(NativeImplementation[Pooling]):
 
     def _one(self, op: Pooling, part: str, args: tuple[LaunchArgument, ...], work: int, tables: bytes) -> Program:
         kernel = KernelSpec.of("pooling", algorithm=op.algorithm, part=part, dtype=op.dst.dtype)
-        if op.dst.dtype == "f32" and _slides(op):
-            kernel = KernelSpec.of("pooling_slide", algorithm=op.algorithm, part=part)
+        if op.dst.dtype == "f32" and _slides(op, 3):
+            kernel = KernelSpec.of("pooling_slide", algorithm=op.algorithm, part=part, window=3)
         elif part == "rows" and _is_near(op):
             kernel = KernelSpec.of("pooling_near", algorithm=op.algorithm, dtype=op.dst.dtype, window=op.kernel[-1])
+        elif part == "rows" and op.dst.dtype == "f32" and _slides(op, 2):
+            kernel = KernelSpec.of("pooling_slide", algorithm=op.algorithm, part=part, window=2)
         elif part == "rows" and _shifts(op):
             moves = {"window": op.kernel[-1], "stride": op.strides[-1]}
             kernel = KernelSpec.of("pooling_shifts", algorithm=op.algorithm, dtype=op.dst.dtype, **moves)
@@ -178,13 +180,13 @@ def _shares_slabs(op: Pooling) -> bool:
     return is_deep and op.dst.dtype == "f32" and not _is_whole(op)
 
 
-def _slides(op: Pooling) -> bool:
-    """Return whether windows of 3 x 3, one element deep, move by one in planes that are not windows themselves."""
+def _slides(op: Pooling, window: int) -> bool:
+    """Return whether flat windows of ``window`` rows and columns move by one in planes that are not windows themselves."""
     if len(op.kernel) < 2:
         return False
     *deep, height, width = zip(op.kernel, op.strides, op.dilations, op.padding_l, strict=True)
     flat = all(each == (1, 1, 0, 0) for each in deep) and op.src.dims[2:-2] == op.dst.dims[2:-2]
-    return flat and all(each[:3] == (3, 1, 0) for each in (height, width)) and not _is_whole(op)
+    return flat and all(each[:3] == (window, 1, 0) for each in (height, width)) and not _is_whole(op)
 
 
 def _takes_planes(op: Pooling, isa: str) -> int:
@@ -193,7 +195,9 @@ def _takes_planes(op: Pooling, isa: str) -> int:
     flat = all(each == (1, 1, 0) for each in deep) and op.src.dims[2:-2] == op.dst.dims[2:-2]
     window, stride = op.kernel[-1], op.strides[-1]
     few = max(window, stride) <= _SHIFTS and 4 * math.prod(op.src.dims[-2:]) <= _PLANE
-    if op.dst.dtype != "f32" or any(op.dilations) or not (flat and few) or _slides(op) or _is_near(op):
+    # Vectors of 16 slide over windows of 2 x 2 in less time than permutations take; halves of them do not.
+    slides = _slides(op, 3) or (isa == "x86-64-v4" and _slides(op, 2))
+    if op.dst.dtype != "f32" or any(op.dilations) or not (flat and few) or slides or _is_near(op):
         return 0
     vectors = -(-((min(op.dst.dims[-1], LANES) - 1) * stride + window) // LANES)
     return vectors if vectors <= _VECTORS.get(isa, 0) else 0
@@ -229,7 +233,7 @@ def _is_separable(op: Pooling) -> bool:
     height, width = op.kernel[-2:]
     return (
         flat
-        and not _slides(op)
+        and not _slides(op, 3)
         and not (op.dst.is_plain and (_is_near(op) or _shifts(op)))
         and 5 * (op.strides[-2] * width + height) <= 4 * height * width
     )

@@ -1,8 +1,8 @@
-"""Pool windows of 3 x 3 that move by one: what neighbouring windows share is combined once.
+"""Pool windows of 3 x 3 or 2 x 2 that move by one: what neighbouring windows share is combined once.
 
-A window is three columns (``blocked``: 16 channels a vector) or three rows (``rows``: 16 positions of a row a vector) of
-three elements each, and two of the three are also the next window's. The geometry is the table of `pooling`; windows have
-one element in the depth. A work item is one row of the destination.
+A window is columns (``blocked``: 16 channels a vector, 3 x 3 only) or rows (``rows``: 16 positions of a row a vector), all but
+one of which are also the next window's. The geometry is the table of `pooling`; windows have one element in the depth. A work
+item is one row of the destination.
 """
 
 from __future__ import annotations
@@ -30,16 +30,19 @@ from .vec import (
 )
 
 
-def make(isa: str, algorithm: str, part: str) -> tuple[Callable[..., None], Any]:
-    """Return a kernel for ``max``, ``avg_include_padding`` or ``avg_exclude_padding``, and its signature."""
-    makers = {"blocked": _blocked, "rows": _rows}
-    return makers[part](algorithm == "max", algorithm == "avg_include_padding")
+def make(isa: str, algorithm: str, part: str, window: int) -> tuple[Callable[..., None], Any]:
+    """Return a kernel for ``max``, ``avg_include_padding`` or ``avg_exclude_padding``, and its signature.
+
+    A window has ``window`` rows and columns: 3, or 2 of ``rows``.
+    """
+    takes_max, counts_padding = algorithm == "max", algorithm == "avg_include_padding"
+    return _rows(takes_max, counts_padding, window) if part == "rows" else _blocked(takes_max, counts_padding)
 
 
 @inlined
-def _seen(first: int, size: int) -> int:
-    """Return how many of the three indices from ``first`` on are in [0, size)."""
-    return max(0, min(first + 3, size) - max(first, 0))
+def _seen(first: int, size: int, window: int) -> int:
+    """Return how many of the ``window`` indices from ``first`` on are in [0, size)."""
+    return max(0, min(first + window, size) - max(first, 0))
 
 
 def _blocked(takes_max: bool, counts_padding: bool) -> tuple[Callable[..., None], Any]:
@@ -70,7 +73,7 @@ def _blocked(takes_max: bool, counts_padding: bool) -> tuple[Callable[..., None]
         for item in range(begin, end):
             lanes = tail if plane // depth % period == period - 1 else 16
             first_h = out_h - left_h
-            rows = _seen(first_h, height)
+            rows = _seen(first_h, height, 3)
             line = src + 64 * width * (plane * height + max(first_h, 0))
             before = look(line, -left_w, width, rows, nothing)
             here = look(line, 1 - left_w, width, rows, nothing)
@@ -80,7 +83,7 @@ def _blocked(takes_max: bool, counts_padding: bool) -> tuple[Callable[..., None]
                 if not takes_max:
                     count = 9
                     if not counts_padding:
-                        count = rows * _seen(w - left_w, width)
+                        count = rows * _seen(w - left_w, width, 3)
                     if count == 9:
                         value = vmul(value, ninth)
                     else:
@@ -95,26 +98,27 @@ def _blocked(takes_max: bool, counts_padding: bool) -> tuple[Callable[..., None]
     return kernel, types.void(*[types.int64] * 7)
 
 
-def _rows(takes_max: bool, counts_padding: bool) -> tuple[Callable[..., None], Any]:
+def _rows(takes_max: bool, counts_padding: bool, window: int) -> tuple[Callable[..., None], Any]:
     combine = vmax if takes_max else vadd
     start = np.float32(-np.inf if takes_max else 0.0)
 
     @inlined
     def look(source: int, row: int, height: int, width: int, index: int, nothing: Any) -> Any:
-        """Return the combinations of three neighbours in 16 places of a row, ``nothing`` outside of the source."""
+        """Return the combinations of a window's columns in 16 places of a row, ``nothing`` outside of the source."""
         value = nothing
         if 0 <= row < height:
             line = source + 4 * width * row
             value = combine(vload_inside(line, index, width, nothing), nothing)
             value = combine(vload_inside(line, index + 1, width, nothing), value)
-            value = combine(vload_inside(line, index + 2, width, nothing), value)
+            if window == 3:
+                value = combine(vload_inside(line, index + 2, width, nothing), value)
         return value
 
     def kernel(begin: int, end: int, src: int, dst: int, table: int) -> None:
         height, out_height, _, _, _, left_h = dimension(table + DIM)
         width, out_width, _, _, _, left_w = dimension(table + 2 * DIM)
         nothing = vset(start)
-        one, three = vset(np.float32(1.0)), vset(np.float32(3.0))
+        one, side = vset(np.float32(1.0)), vset(np.float32(window))
         item = begin
         while item < end:
             plane = item // out_height
@@ -125,23 +129,28 @@ def _rows(takes_max: bool, counts_padding: bool) -> tuple[Callable[..., None], A
                 index = w - left_w
                 count = min(16, out_width - w)
                 y = first - left_h
-                columns = three
+                columns = side
                 if not (takes_max or counts_padding):
                     columns = vcount_inside(index, 1, width)
                     columns = vadd(columns, vcount_inside(index + 1, 1, width))
-                    columns = vadd(columns, vcount_inside(index + 2, 1, width))
-                part = vdiv(one, vmax(vmul(columns, three), one))
+                    if window == 3:
+                        columns = vadd(columns, vcount_inside(index + 2, 1, width))
+                part = vdiv(one, vmax(vmul(columns, side), one))
                 target = dst + 4 * (item * out_width + w)
                 above = look(source, y, height, width, index, nothing)
-                here = look(source, y + 1, height, width, index, nothing)
+                here = above
+                if window == 3:
+                    here = look(source, y + 1, height, width, index, nothing)
                 for _ in range(rows):
-                    below = look(source, y + 2, height, width, index, nothing)
-                    value = combine(combine(above, here), below)
+                    below = look(source, y + window - 1, height, width, index, nothing)
+                    value = combine(above, below)
+                    if window == 3:
+                        value = combine(combine(above, here), below)
                     if not takes_max:
-                        inside = 3
+                        inside = window
                         if not counts_padding:
-                            inside = _seen(y, height)
-                        if inside == 3:
+                            inside = _seen(y, height, window)
+                        if inside == window:
                             value = vmul(value, part)
                         else:
                             value = vdiv(value, vmax(vmul(columns, vset(np.float32(inside))), one))
@@ -149,7 +158,7 @@ def _rows(takes_max: bool, counts_padding: bool) -> tuple[Callable[..., None], A
                         vstore(target, value)
                     else:
                         vstore_part(target, value, count)
-                    above, here = here, below
+                    above, here = (here, below) if window == 3 else (below, below)
                     target += 4 * out_width
                     y += 1
             item += rows

@@ -98,6 +98,28 @@ def test_few_columns_that_move_by_one_without_padding_along_rows(
             np.testing.assert_allclose(got, want, 2e-7 if dtype == "f32" else 1e-15, err_msg=f"{op}")
 
 
+@pytest.mark.parametrize("algorithm", ["max", "avg_include_padding", "avg_exclude_padding"])
+@pytest.mark.one_in(3)
+def test_windows_of_two_rows_and_columns_that_move_by_one(algorithm: str, isa: str, native: NativeRunner) -> None:
+    """Padded rows of any length and rows of less than 16 windows, in planes and in volumes of planes."""
+    rng = np.random.default_rng()
+    for _ in range(6):
+        deep = int(rng.integers(0, 2))
+        left, right = ((0,) * deep + tuple(int(size) for size in rng.integers(0, 3, 2)) for _ in range(2))
+        spatial = (2,) * deep + (int(rng.integers(3, 9)), int(rng.integers(3, 40 if left[-1] else 16)))
+        kernel, strides = (1,) * deep + (2, 2), (1,) * (deep + 2)
+        places = zip(spatial, left, right, kernel, strict=True)
+        sizes = tuple(size + before + behind - window + 1 for size, before, behind, window in places)
+        src, dst = MemoryDesc((2, 3, *spatial), "f32"), MemoryDesc((2, 3, *sizes), "f32")
+        op = Pooling(src, dst, algorithm, kernel, strides, (0,) * len(kernel), left, right)
+        pd = primitive_desc(op, PrimitiveAttr(), target_of(isa))
+        small = "pooling_planes" if isa == "x86-64-v3" else "pooling_slide"
+        assert [each.generator for each in pd.program().kernels] == [small], op
+        given = rng.standard_normal(src.dims)
+        want = results(op, PrimitiveAttr(), {Arg.SRC: given})[Arg.DST]
+        np.testing.assert_allclose(native.results(pd, {Arg.SRC: given})[Arg.DST], want, 1e-6, 1e-6, err_msg=f"{op}")
+
+
 @pytest.mark.parametrize("dtype", ["f32", "f16", "u8"])
 @pytest.mark.parametrize("algorithm", ["max", "avg_include_padding", "avg_exclude_padding"])
 @pytest.mark.one_in(3)
