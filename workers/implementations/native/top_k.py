@@ -18,10 +18,15 @@ from .strided_loops import StridedLoop, as_table, byte_strides, nested, refuse_b
 _ITEMS: Final = 64
 #: Elements of a row that are kept in vectors at most: each of those that are better passes by half of these.
 _RISING: Final = 64
+#: Rows that are not adjacent and are copied to be so at least, and their elements at most: these, or so many times k. Fewer
+#: rows leave lanes empty, and a heap passes over most elements of longer rows.
+_FEW_ROWS: Final = 8
+_SHORT: Final = 64
+_SHORT_OF_K: Final = 16
 
 
 class NativeTopK(NativeImplementation[TopK]):
-    """Vectors of adjacent rows, a heap of the best elements of a row, the kernel of arg reductions for one of them.
+    """Vectors of adjacent or short rows, a heap of the best elements of a row, the kernel of arg reductions for one of them.
 
     Indices are s32 or s64.
     """
@@ -49,16 +54,20 @@ class NativeTopK(NativeImplementation[TopK]):
         loops = nested([StridedLoop(op.src.dims[d], each) for d, each in enumerate(strides) if d != op.axis])
         size, index_size = item_size(op.src.dtype), item_size(op.indices.dtype)
         numbers: tuple[int, ...] = (op.k, op.src.dims[op.axis], *strides[op.axis])
-        if loops and loops[-1].steps == (size, size, index_size) and op.k <= _RISING:
+        lanes = key_lanes(op.src.dtype)
+        adjacent = bool(loops) and loops[-1].steps == (size, size, index_size)
+        if loops and op.k <= _RISING and (adjacent or _pays_to_copy(op, loops[-1].extent)):
             inner = loops.pop()
-            rows, best = steps(loops) * -(-inner.extent // key_lanes(op.src.dtype)), 192
+            rows, room = steps(loops) * -(-inner.extent // lanes), 192 * op.k
+            room += 0 if adjacent else lanes * size * op.src.dims[op.axis]
             group = -(-rows // _ITEMS)
             kernel = KernelSpec.of(
-                "top_k_columns", dtype=op.src.dtype, size=size, index_size=index_size, smallest=not op.largest
-            )
-            numbers = (len(loops), inner.extent, rows, group, *numbers)
+                "top_k_columns", dtype=op.src.dtype, size=size, index_size=index_size, smallest=not op.largest,
+                adjacent=adjacent,
+            )  # fmt: skip
+            numbers = (len(loops), inner.extent, rows, group, *inner.steps, *numbers)
         else:
-            rows, best = steps(loops), 16
+            rows, room = steps(loops), 16 * op.k
             group = -(-rows // _ITEMS)
             kernel = KernelSpec.of(
                 "top_k", dtype=op.src.dtype, size=size, index_size=index_size, smallest=not op.largest,
@@ -69,7 +78,12 @@ class NativeTopK(NativeImplementation[TopK]):
         args = (*memories, ("t", 0), ("s", 0), *(("i", number) for number in numbers))
         table, work = as_table(loops), -(-rows // group)
         tables = struct.pack(f"<{len(table)}q", *table)
-        return Program((kernel,), (Launch(0, args, work),), tables, best * op.k * work)
+        return Program((kernel,), (Launch(0, args, work),), tables, room * work)
+
+
+def _pays_to_copy(op: TopK, rows: int) -> bool:
+    """Return whether rows that are not adjacent are better copied than kept in a heap each."""
+    return rows >= _FEW_ROWS and op.src.dims[op.axis] <= max(_SHORT, _SHORT_OF_K * op.k)
 
 
 IMPLEMENTATIONS = (NativeTopK(),)

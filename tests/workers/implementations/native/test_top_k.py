@@ -61,6 +61,16 @@ def test_the_best_come_first_and_of_equal_ones_the_first(native: NativeRunner, d
 @pytest.mark.parametrize(
     "dtype", ["f32", *(pytest.param(t, marks=pytest.mark.slow) for t in ("f16", "f64", "s64", "u8", "bf16"))]
 )
+def test_the_best_of_short_rows(native: NativeRunner, isa: str, dtype: str) -> None:
+    for dims, k in (((8, 7), 5), ((2, 37, 17), 5), ((19, 63), 63), ((50, 150), 11)):
+        check(native, dims, dtype, k, len(dims) - 1, True, isa=isa)
+    check(native, (4, 5, 18), dtype, 3, 2, True, (1000, 100, 3), isa)
+    check(native, (4, 50, 6), dtype, 5, 1, True, "bca", isa)
+
+
+@pytest.mark.parametrize(
+    "dtype", ["f32", *(pytest.param(t, marks=pytest.mark.slow) for t in ("f16", "f64", "s64", "u8", "bf16"))]
+)
 def test_the_best_one_along_any_axis(native: NativeRunner, isa: str, dtype: str) -> None:
     for largest in (True, False):
         for dims in ((9, 80), (3, 17), (5, 16), (4, 7), (2, 33), (3, 1)):
@@ -76,10 +86,10 @@ def test_the_best_of_equal_numbers_infinities_and_nan(native: NativeRunner, isa:
     kind = numpy_type(dtype)
     for row in ([0.0] * 37, [-np.inf] * 19, [np.nan] * 33, [1.0, np.inf] * 20, [-0.0, 0.0] * 11, [np.inf, np.nan] * 9):
         given = np.array([row], kind)
-        for largest in (True, False):
-            op = TopK(
-                MemoryDesc(given.shape, dtype), MemoryDesc((1, 1), dtype), MemoryDesc((1, 1), "s64"), 1, 1, largest
-            )
+        for rows, k, largest in ((1, 1, True), (1, 1, False), (11, 9, True)):
+            given = np.repeat(given[:1], rows, 0)
+            out = (rows, k)
+            op = TopK(MemoryDesc(given.shape, dtype), MemoryDesc(out, dtype), MemoryDesc(out, "s64"), k, 1, largest)
             got = native.results(primitive_desc(op, PrimitiveAttr(), target_of(isa)), {Arg.SRC: given})
             values, indices = top_k(op, given.astype(np.float64))
             np.testing.assert_array_equal(got[Arg.DST_1], indices, str(row[:2]))
