@@ -94,7 +94,9 @@ def convolutions(prop: str, dtype: str) -> list[OpDesc]:
 
 def deconvolutions(prop: str, dtype: str) -> list[OpDesc]:
     types = product_types(prop, dtype)
-    return [deconvolution(w, c, prop, types, number != 1) for number, (c, w) in enumerate(WINDOWS)]
+    # A kernel as long as the stride, too
+    windows = (*WINDOWS, (Channels(2, 1, 3, 5), Window((6, 8), (2, 2), (2, 2), (0, 0), (0, 0), (0, 0))))
+    return [deconvolution(w, c, prop, types, number != 1) for number, (c, w) in enumerate(windows)]
 
 
 def inner_products(prop: str, dtype: str) -> list[OpDesc]:

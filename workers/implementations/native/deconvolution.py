@@ -15,6 +15,7 @@ from ..primitive_desc import UnsupportedPrimitive, primitive_desc
 from ..program import LaunchArgument, Program
 from .blocks import refuse
 from .chain import chain, chain_source, refuse_chain
+from .deconvolution_phases import NativePhasesDeconvolution
 
 #: Spatial dimensions that the kernel has, and its largest stride along the width.
 _SPATIAL: Final = 3
@@ -168,4 +169,4 @@ def _tables(op: Deconvolution) -> tuple[bytes, tuple[int, ...]]:
     return tables, (*starts, *sizes, *wanted, *kernel[1:], math.prod(kernel), *records)
 
 
-IMPLEMENTATIONS = (NativeDeconvolution(True), NativeDeconvolution(False))
+IMPLEMENTATIONS = (NativeDeconvolution(True), NativePhasesDeconvolution(), NativeDeconvolution(False))

@@ -78,7 +78,7 @@ def test_taps_overlap_on_every_level(native: NativeRunner, isa: str, window: Win
 def test_images_whose_products_take_more_than_a_megabyte_are_multiplied_one_after_the_other(
     native: NativeRunner,
 ) -> None:
-    problem = case(Window((34, 34), (4, 4), (2, 2), (0, 0), (1, 1), (1, 1)), Channels(3, 1, 2, 61))
+    problem = case(Window((34, 34), (5, 5), (2, 2), (0, 0), (1, 1), (1, 1)), Channels(3, 1, 2, 61))
     program = primitive_desc(problem.op, problem.attr, cpu_target()).program()
     # One reorder of the weights, and three products by one primitive
     assert len(program.nested) == 2

@@ -1,0 +1,89 @@
+"""Deconvolution by a product for each phase, on values whose sums are exact."""
+
+from __future__ import annotations
+
+import pytest
+
+from poolrt.workers.desc import Arg, Deconvolution, PostOp, PrimitiveAttr, post_op_src
+from poolrt.workers.engines.target import cpu_target, host_isa
+from poolrt.workers.implementations.native.deconvolution_phases import NativePhasesDeconvolution
+from poolrt.workers.implementations.primitive_desc import primitive_desc
+from poolrt.workers.implementations.program import NestedLaunch
+from tests.workers.cases import Case, integers
+from tests.workers.desc.windows import Channels, Window
+from tests.workers.levels import target_of
+from tests.workers.native_runner import NativeRunner
+
+from .test_deconvolution import case
+
+NONE = (0, 0)
+#: Kernels of one and of several strides in each dimension, the last in steps of 1, 2, 4 and 8; rows shorter and longer than
+#: vectors; edges cut inside of a phase and of a kernel; dst longer than src reaches.
+PROBLEMS = (
+    (Window((14, 70), (2, 2), (2, 2), NONE, NONE, NONE), Channels(2, 1, 5, 6)),
+    (Window((13, 69), (2, 2), (2, 2), NONE, (1, 1), NONE), Channels(1, 2, 3, 7)),
+    (Window((29, 76), (2, 8), (2, 4), NONE, (1, 3), (0, 2)), Channels(2, 1, 3, 4)),
+    (Window((37, 41), (4, 4), (2, 2), NONE, (1, 1), (1, 1)), Channels(1, 3, 2, 3)),
+    (Window((97, 113), (16, 16), (8, 8), NONE, (12, 3), (11, 4)), Channels(1, 1, 2, 3)),
+    (Window((6, 129), (2, 8), (1, 8), NONE, (1, 0), (1, 0)), Channels(2, 1, 3, 5)),
+    (Window((16, 22), (6, 2), (3, 1), NONE, (3, 0), (2, 1)), Channels(3, 1, 4, 9)),
+    (Window((43,), (4,), (4,), (0,), (3,), (2,)), Channels(3, 2, 2, 5)),
+    (Window((7, 10, 23), (2, 2, 2), (2, 2, 2), (0, 0, 0), (0, 1, 1), (1, 1, 0)), Channels(2, 1, 3, 4)),
+    (Window((34, 7, 9), (4, 1, 2), (2, 1, 2), (0, 0, 0), (1, 0, 1), (1, 0, 0)), Channels(1, 1, 3, 4)),
+    (Window((3, 5), (3, 5), (1, 2), NONE, NONE, NONE), Channels(3, 2, 7, 4)),
+)
+
+
+@pytest.mark.parametrize(("window", "channels"), PROBLEMS, ids=str)
+@pytest.mark.one_in(2)
+def test_each_element_is_in_one_product(native: NativeRunner, isa: str, window: Window, channels: Channels) -> None:
+    problem = case(window, channels)
+    assert primitive_desc(problem.op, problem.attr, target_of(isa)).impl_name() == "nested:phases"
+    native.check(problem, isa)
+    md = problem.op.memories()[Arg.DST]
+    steps = (PostOp("binary", "add", src1=md), PostOp("eltwise", "relu"))
+    args = {**problem.args, post_op_src(0): integers(md.dims, "added")}
+    native.check(Case("chain", problem.op, args, PrimitiveAttr(steps)), isa)
+
+
+@pytest.mark.parametrize(
+    ("window", "channels", "products"),
+    [
+        # Two parts of the rows, each with three parts of the outputs
+        (Window((160, 96), (2, 2), (2, 2), NONE, NONE, NONE), Channels(1, 1, 40, 25), 6),
+        # A copy of windows for the whole image, two parts of the outputs
+        (Window((120, 120), (16, 16), (8, 8), NONE, (4, 4), (4, 4)), Channels(1, 1, 3, 11), 2),
+        # Three images at once, and then two
+        (Window((64, 64), (2, 2), (2, 2), NONE, NONE, NONE), Channels(5, 1, 8, 7), 2),
+    ],
+    ids=("rows", "outputs", "images"),
+)
+def test_products_are_cut_until_they_stay_in_the_cache(
+    native: NativeRunner, window: Window, channels: Channels, products: int
+) -> None:
+    problem = case(window, channels)
+    pd = primitive_desc(problem.op, problem.attr, cpu_target())
+    assert pd.impl_name() == "nested:phases"
+    # The first nested launch reorders the weights.
+    assert sum(isinstance(launch, NestedLaunch) for launch in pd.program().launches) == 1 + products
+    assert pd.program().scratchpad < 1 << 20
+    native.check(problem, host_isa())
+
+
+@pytest.mark.parametrize(
+    ("window", "channels", "why"),
+    [
+        (Window((9, 40), (3, 3), (2, 2), NONE, NONE, NONE), Channels(1, 1, 2, 2), "only dense whole strides"),
+        (Window((9, 41), (2, 2), (2, 2), (0, 1), NONE, NONE), Channels(1, 1, 2, 2), "only dense whole strides"),
+        (Window((20, 48), (2, 3), (2, 3), NONE, NONE, NONE), Channels(1, 1, 2, 2), "along the width"),
+        (Window((8, 40), (4, 4), (2, 2), NONE, NONE, NONE), Channels(1, 1, 2, 2), "too many"),
+        (Window((80, 80), (4, 4), (2, 2), NONE, (1, 1), (1, 1)), Channels(1, 1, 9, 8), "copies of src"),
+        (Window((80, 80), (4, 4), (2, 2), NONE, (1, 1), (1, 1)), Channels(1, 1, 128, 128), "compete"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_other_problems_are_left_to_sums_of_all_taps(window: Window, channels: Channels, why: str) -> None:
+    problem = case(window, channels)
+    assert isinstance(problem.op, Deconvolution)
+    assert why in str(NativePhasesDeconvolution().reject(problem.op, problem.attr, cpu_target()))
+    assert primitive_desc(problem.op, problem.attr, cpu_target()).impl_name() == "nested:matmul"

@@ -1,0 +1,58 @@
+"""The positions of a deconvolution's phases, the elements of dst that are a stride apart. Pure."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from poolrt.cachestore.deferred_dataclass import dataclass, replace
+
+from ...desc import Deconvolution
+
+#: Spatial dimensions that kernels have.
+SPATIAL: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """Sizes in three spatial dimensions: taps that an element sees, positions of phases, and the first of these in padded dst."""
+
+    strides: tuple[int, ...]
+    taps: tuple[int, ...]
+    positions: tuple[int, ...]
+    first: tuple[int, ...]
+    src: tuple[int, ...]
+    dst: tuple[int, ...]
+    padding: tuple[int, ...]
+
+    @classmethod
+    def of(cls, op: Deconvolution) -> Grid:
+        missing = SPATIAL - (op.src.ndims - 2)
+        ones, zeros = (1,) * missing, (0,) * missing
+        src, dst = (*ones, *op.src.dims[2:]), (*ones, *op.dst.dims[2:])
+        kernel, strides, padding = (*ones, *op.weights.dims[2:]), (*ones, *op.strides), (*zeros, *op.padding_l)
+        first = tuple(pad // stride for pad, stride in zip(padding, strides, strict=True))
+        last = ((size - 1 + pad) // stride for size, pad, stride in zip(dst, padding, strides, strict=True))
+        positions = tuple(b - a + 1 for a, b in zip(first, last, strict=True))
+        taps = tuple(k // stride for k, stride in zip(kernel, strides, strict=True))
+        return cls(strides, taps, positions, first, src, dst, padding)
+
+    @property
+    def phases(self) -> int:
+        return math.prod(self.strides)
+
+    @property
+    def is_element(self) -> bool:
+        """Whether src is one element a channel, and dst all of the kernel."""
+        return self.src == (1, 1, 1) and self.dst == self.strides and self.padding == (0, 0, 0)
+
+    @property
+    def is_src(self) -> bool:
+        """Whether positions are the pixels of src, so that the product reads src where it is."""
+        return self.taps == (1, 1, 1) and self.positions == self.src and self.first == (0, 0, 0)
+
+
+def in_one_stride(op: Deconvolution) -> Deconvolution:
+    """Return a deconvolution of single elements to all of the kernel as one whose kernel is a stride long: none is moved."""
+    is_one = set(op.src.dims[2:]) == {1} and op.dst.dims[2:] == op.weights.dims[2:] and not any(op.padding_l)
+    return replace(op, strides=op.weights.dims[2:]) if is_one else op

@@ -1,0 +1,131 @@
+"""Write products of matrices, one for each phase of a deconvolution, to dst: each element of dst is in one of them.
+
+A *phase* is the elements of dst that are a stride apart. A work item is a row of a channel of dst. Its elements come from as many
+rows of products as the stride along the width; vectors of these are interleaved in registers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import llvmlite.ir as ir
+import numpy as np
+
+from .compiler import types
+from .compiler.language import intrinsic
+from .elements import emit_load_tail
+from .functions import emit_chain
+from .interleaving import interleaved
+from .vec import (
+    I32,
+    I64,
+    LANES,
+    VF,
+    WIDTH,
+    Builder,
+    Value,
+    call,
+    lanes_below,
+    load,
+    pointer,
+    store,
+    vbroadcast,
+    vset,
+)
+
+#: Strides along the width that vectors are interleaved for.
+STRIDES: Final = (1, 2, 4, 8)
+
+
+def make(isa: str, stride: int, chain: tuple[Any, ...]) -> tuple[Callable[..., None], Any]:
+    """Return the kernel for a ``stride`` along the width.
+
+    Arguments: addresses of products (images, channels, phases, positions), bias (0: none), dst and the source of a binary
+    post-op; channels; slabs and rows of dst that are written, and the number of the first in padded dst; the strides in slabs
+    and rows; the first slab and the first row of positions, and their rows and columns; the phase of the first column of dst;
+    bytes of a phase, and of all phases of a channel; the width of dst, and its bytes of a slab, a channel and an image.
+    Up to 15 floats behind the products are read.
+    """
+    write = _make_write(stride, chain)
+    whole = all(kind == "eltwise" for kind, *_ in chain)
+
+    def phases(
+        begin: int, end: int, src: int, bias: int, dst: int, other: int, channels: int, slabs: int, rows: int,
+        first_slab: int, first_row: int, stride_d: int, stride_h: int, from_slab: int, from_row: int, from_rows: int,
+        from_columns: int, lead: int, phase: int, volume: int, width: int, slab_bytes: int, channel_bytes: int, image_bytes: int,
+    ) -> None:  # fmt: skip
+        positions = (width + stride - 1) // stride
+        rest = begin // rows
+        row = begin - rest * rows
+        number = rest // slabs
+        slab = rest - number * slabs
+        image = number // channels
+        channel = number - image * channels
+        for _ in range(begin, end):
+            z = (first_slab + slab) // stride_d
+            y = (first_row + row) // stride_h
+            part = (first_slab + slab - z * stride_d) * stride_h + first_row + row - y * stride_h
+            line = src + (image * channels + channel) * volume + part * stride * phase
+            line += 4 * ((z - from_slab) * from_rows + y - from_row) * from_columns
+            to = image * image_bytes + channel * channel_bytes + slab * slab_bytes + 4 * row * width
+            start = vset(np.float32(0.0))
+            if bias != 0:
+                start = vbroadcast(bias + 4 * channel)
+            for first in range(0, positions, 16):
+                j = first
+                if whole:
+                    # The last elements may be stored twice: stores of part of a vector are slow.
+                    j = max(0, min(first, positions - 16))
+                at = to + 4 * j * stride
+                write(line + 4 * j, phase, lead, start, dst + at, other + at, width - j * stride)
+            row += 1
+            if row == rows:
+                row = 0
+                slab += 1
+            if slab == slabs:
+                slab = 0
+                channel += 1
+            if channel == channels:
+                channel = 0
+                image += 1
+
+    return phases, types.void(*[types.int64] * 24)
+
+
+def _make_write(stride: int, chain: tuple[Any, ...]) -> Any:
+    """Return the intrinsic that writes up to 16 elements of each phase: ``left`` of all, in the order of dst."""
+    reads = any(kind == "binary" for kind, *_ in chain)
+
+    @intrinsic
+    def write(_: Any, line: Any, phase: Any, lead: Any, start: Any, to: Any, other: Any, left: Any) -> Any:
+        def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
+            line, phase, lead, start, to, other, left = a
+            seen = []
+            for number in range(stride):
+                # Behind the last phase is the next position of the first one.
+                turn = b.add(lead, I64(number))
+                apart = b.add(b.mul(b.urem(turn, I64(stride)), phase), b.mul(b.udiv(turn, I64(stride)), I64(4)))
+                seen.append(b.fadd(load(b, b.add(line, apart)), start))
+            values = interleaved(b, seen)
+            for number, value in enumerate(values):
+                done, place = I64(LANES * number), b.add(to, I64(WIDTH * number))
+                rest = b.sub(left, done)
+                with b.if_then(b.icmp_signed(">", rest, I64(0))):
+                    beside = None
+                    if reads:
+                        count = b.select(b.icmp_signed("<", rest, I64(LANES)), rest, I64(LANES))
+                        beside = emit_load_tail(b, b.add(other, I64(WIDTH * number)), count, "f32")
+                    result = emit_chain(b, chain, value, beside)
+                    with b.if_else(b.icmp_signed(">=", rest, I64(LANES))) as (all_of_it, part):
+                        with all_of_it:
+                            store(b, place, result)
+                        with part:
+                            mask, where = lanes_below(b, rest), pointer(b, place, VF)
+                            name = "llvm.masked.store.v16f32.p0"
+                            call(b, name, result, where, I32(4), mask, result=ir.VoidType())
+            return context.get_dummy_value()
+
+        return types.void(line, phase, lead, start, to, other, left), emit
+
+    return write
