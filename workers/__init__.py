@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from .operations.matmul import Matmul
     from .operations.matmul_nbits import MatmulNbits
     from .operations.non_max_suppression import NonMaxSuppression
+    from .operations.non_zero import NonZero
     from .operations.pad import Pad
     from .operations.pooling import Pooling
     from .operations.prelu import Prelu
@@ -98,6 +99,7 @@ __all__ = [
     "MemoryDesc",
     "NativePool",
     "NonMaxSuppression",
+    "NonZero",
     "Pad",
     "Pooling",
     "PostOp",

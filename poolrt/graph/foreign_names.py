@@ -42,7 +42,7 @@ _OPERATIONS: Final = {
     "repeat": "tile(x, repeats)", "pixel_shuffle": "depth_to_space(x, block_size, 'CRD')",
     "pixel_unshuffle": "space_to_depth(x, block_size)",
     **dict.fromkeys(("scatter", "scatter_add", "put_along_axis"), "scatter_elements(x, indices, updates, axis)"),
-    "where": "select(condition, a, b)",
+    **dict.fromkeys(("nonzero", "argwhere"), "non_zero(x)"), "where": "select(condition, a, b)",
     "take_along_axis": "gather_elements(x, indices, axis)",
     "log_softmax": "softmax(x, axis, algorithm='log')", "cat": "concat(xs, axis)", "concatenate": "concat(xs, axis)",
     "flatten": "reshape(x, shape)", "view": "reshape(x, shape)", "permute": "transpose(x, perm)",

@@ -118,6 +118,12 @@ def _boxes(op: Any, operands: Sequence[MemoryDesc], constant: Sequence[bool]) ->
     yield op
 
 
+def _non_zero(op: Any, operands: Sequence[MemoryDesc], constant: Sequence[bool]) -> Iterator[OpDesc]:
+    if not operands[0].layout.blocks:
+        yield replace(op, src=operands[0])
+    yield op
+
+
 def _strided(op: Any, operands: Sequence[MemoryDesc], names: Sequence[str]) -> Iterator[OpDesc]:
     """Yield operands as they are unless they have blocks, then row-major ones."""
     given = {name: md for name, md in zip(names, operands, strict=True) if not md.layout.blocks}
@@ -200,6 +206,7 @@ _POLICIES: Final[dict[str, _Policy]] = {
     "select": _select,
     "scatter": _scatter,
     "non_max_suppression": _boxes,
+    "non_zero": _non_zero,
     "binary": _binary,
     "sum": _many,
     "concat": _many,

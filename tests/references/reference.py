@@ -34,6 +34,7 @@ from poolrt.workers.desc import (
     Matmul,
     MatmulNbits,
     NonMaxSuppression,
+    NonZero,
     OpDesc,
     Pad,
     Pooling,
@@ -158,6 +159,11 @@ def results(op: OpDesc, attr: PrimitiveAttr, args: Mapping[int, Array]) -> dict[
         case NonMaxSuppression():
             rows, count = non_max_suppression(op, wide[Arg.SRC], wide[Arg.SRC_1], wide[Arg.SRC_2])
             return {Arg.DST: rows, Arg.DST_1: count}
+        case NonZero():
+            places = np.argwhere(wide[Arg.SRC]).T
+            columns = np.zeros(op.indices.dims)
+            columns[:, : places.shape[1]] = places
+            return {Arg.DST: columns, Arg.DST_1: np.array([float(places.shape[1])])}
         case Pooling() if Arg.WORKSPACE in op.outputs():
             return {Arg.DST: reference(op, attr, args), Arg.WORKSPACE: pooling_winners(op, wide[Arg.SRC])}
         case _:

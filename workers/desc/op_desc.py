@@ -51,6 +51,7 @@ OPERATIONS: Final = {
     "cumulative_sum": "CumulativeSum",
     "top_k": "TopK",
     "non_max_suppression": "NonMaxSuppression",
+    "non_zero": "NonZero",
     "matmul_nbits": "MatmulNbits",
     "dynamic_quantise": "DynamicQuantise",
     "dft": "Dft",

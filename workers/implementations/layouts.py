@@ -23,7 +23,7 @@ def complete_layouts(op: Op, order: Sequence[str] = ()) -> Op:
     for name in order or [part.name for part in fields(op)]:
         md = getattr(op, name)
         if isinstance(md, MemoryDesc) and md.is_any:
-            op = replace(op, **{name: follow(md, getattr(op, _OTHER_SIDE.get(name, name)))})
+            op = replace(op, **{name: follow(md, getattr(op, _OTHER_SIDE.get(name, name), md))})
     return op
 
 

@@ -58,3 +58,9 @@ def non_max_suppression(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs,
     boxes, scores, limits = srcs
     rows = scores.dims[0] * scores.dims[1] * attrs["most"] if scores.ndims == 3 else 0
     return op(boxes, scores, limits, MemoryDesc((rows, 3), dtype or "s64"), MemoryDesc((1,), "s64"), **attrs)
+
+
+def non_zero(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, dtype: str) -> OpDesc:
+    """Describe where elements are not 0, as indices of s64 by default, and how many there are."""
+    (src,) = srcs
+    return op(src, MemoryDesc((src.ndims, src.elements), dtype or "s64"), MemoryDesc((1,), "s64"), **attrs)

@@ -130,6 +130,7 @@ _DESCRIBE: Final[Mapping[str, _Describe]] = {
     "arg_reduction": indexing.arg_reduction,
     "top_k": indexing.top_k,
     "non_max_suppression": indexing.non_max_suppression,
+    "non_zero": indexing.non_zero,
     "matmul_nbits": products.matmul_nbits,
     "dynamic_quantise": pointwise.dynamic_quantise,
     "dft": pointwise.dft,

@@ -151,6 +151,16 @@ class Indexing(Family):
             chosen, count = node.add_all([first, values, bounds], **attrs)
             return chosen, count
 
+    def non_zero(self, src: Operand, **options: Unpack[NodeOptions]) -> tuple[Value, Value]:
+        """Return the indices of the elements that are not 0, in row-major order, and how many there are, as int64.
+
+        A column of the indices (dimensions, elements) has those of one element; with ``dtype``, they have another type. NaN is
+        not 0. Columns that are not used are zeros behind the others: `output` cuts them off with the count.
+        """
+        with self._build("non_zero", **options) as node:
+            indices, count = node.add_all([_operand_of_own_type(node, "src", src)])
+            return indices, count
+
     def _arg_reduction(
         self, algorithm: str, src: Operand, axis: int, keep_dims: bool, select_last: bool, options: NodeOptions
     ) -> Value:

@@ -106,6 +106,7 @@ OPERATIONS: Final[dict[str, tuple[tuple[int, ...], Build]]] = {
     "non_max_suppression": (
         (3, 7, 4), lambda g, x: g.non_max_suppression(x, array(3, 2, 7), np.array([4, 0.25, 0], np.float32), 4)
     ),
+    "non_zero": (IMAGE, lambda g, x: g.non_zero(g.eltwise(x, "relu"))),
     "matmul_nbits": (
         (3, 40),
         lambda g, x: g.matmul_nbits(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import random
 from collections.abc import Callable
 from typing import Any, Final
@@ -31,6 +32,7 @@ from poolrt.workers.desc import (
     MatmulNbits,
     MemoryDesc,
     NonMaxSuppression,
+    NonZero,
     OpDesc,
     Pad,
     PostOp,
@@ -391,6 +393,15 @@ def non_max_suppression(rng: Random) -> OpDesc:
     return NonMaxSuppression(*sources, rows, count, most, rng.random() < 0.5)
 
 
+def non_zero(rng: Random) -> OpDesc:
+    sizes = dims(rng, rng.choice((1, 2, 4)))
+    indices, count = (
+        _md((len(sizes), math.prod(sizes)), rng.choice(("s32", "s64"))),
+        _md((1,), rng.choice(("s32", "s64"))),
+    )
+    return NonZero(_md(sizes), indices, count)
+
+
 def dynamic_quantise(rng: Random) -> OpDesc:
     sizes = dims(rng, rng.choice((1, 2, 4)))
     return DynamicQuantise(_md(sizes), _md(sizes, "u8"), _md(()), _md((), rng.choice(("u8", "s32"))))
@@ -415,6 +426,7 @@ _DRAWN: Final[dict[str, Callable[[Random], OpDesc]]] = {
     "select": select, "arg_reduction": arg_reduction,
     "pad": pad, "scatter": scatter,
     "cumulative_sum": cumulative_sum, "top_k": top_k, "non_max_suppression": non_max_suppression,
+    "non_zero": non_zero,
     "matmul_nbits": matmul_nbits, "dynamic_quantise": dynamic_quantise, "dft": dft,
 }  # fmt: skip
 assert _DRAWN.keys() == OPERATIONS.keys()

@@ -47,7 +47,7 @@ from poolrt.workers.desc.operations.recurrent import DIRECTIONS
 from poolrt.workers.desc.operations.reduction import REDUCTION_ALGORITHMS
 from tests.workers.desc.windows import Channels, Sizes, Window, convolution, deconvolution, pooling
 
-from .mixed_types import SHAPES, dfts, dynamic_quantises, matmuls_nbits, non_max_suppressions, top_ks
+from .mixed_types import SHAPES, dfts, dynamic_quantises, matmuls_nbits, non_max_suppressions, non_zeros, top_ks
 
 TYPES: Final = ("f64", "f32", "f16", "bf16", "s64", "u64", "s32", "u32", "s16", "u16", "s8", "u8", "bool")
 #: Some with groups, dilations and paddings unlike on both sides at once: of a few channels, of whole blocks, of one each,
@@ -479,6 +479,7 @@ MAKERS: Final[dict[str, tuple[tuple[str, ...], Callable[[str, str], list[OpDesc]
     "cumulative_sum": (_ANY, cumulative_sums),
     "top_k": (_ANY, top_ks),
     "non_max_suppression": (_ANY, non_max_suppressions),
+    "non_zero": (_ANY, non_zeros),
     "matmul_nbits": (_ANY, matmuls_nbits),
     "dynamic_quantise": (_ANY, dynamic_quantises),
     "dft": (_ANY, dfts),

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
-from poolrt.workers.desc import Dft, DynamicQuantise, MatmulNbits, MemoryDesc, NonMaxSuppression, OpDesc, TopK
+from poolrt.workers.desc import Dft, DynamicQuantise, MatmulNbits, MemoryDesc, NonMaxSuppression, NonZero, OpDesc, TopK
 from tests.workers.desc.windows import Sizes
 
 SHAPES: Final[tuple[Sizes, ...]] = ((2, 19, 5, 3), (3, 17), (33,), (1, 16, 3, 3), (2, 5, 3, 2, 4), (0, 4, 2, 2))
@@ -35,6 +36,16 @@ def non_max_suppressions(prop: str, dtype: str) -> list[OpDesc]:
         rows, count = MemoryDesc((images * classes * most, 3), kind), MemoryDesc((1,), kind)
         limits = MemoryDesc((3,), "f32")
         found.append(NonMaxSuppression(boxes, scores, limits, rows, count, most, number % 3 == 1))
+    return found
+
+
+def non_zeros(prop: str, dtype: str) -> list[OpDesc]:
+    """Indices and counts are s64 and s32 in turn."""
+    found: list[OpDesc] = []
+    for number, dims in enumerate(SHAPES):
+        kind = ("s64", "s32")[number % 2]
+        indices, count = MemoryDesc((len(dims), math.prod(dims)), kind), MemoryDesc((1,), kind)
+        found.append(NonZero(MemoryDesc(dims, dtype), indices, count))
     return found
 
 

@@ -49,7 +49,7 @@ _REASONS: Final = {
         "each element of dst is read from its places and written once: there are no sums that work-items could share",
     ),
     **dict.fromkeys(
-        (("opencl", kind) for kind in ("arg_reduction", "top_k", "cumulative_sum", "non_max_suppression")),
+        (("opencl", kind) for kind in ("arg_reduction", "top_k", "cumulative_sum", "non_max_suppression", "non_zero")),
         "numbers along a dimension are compared or added in order, by one work-item",
     ),
     **dict.fromkeys(

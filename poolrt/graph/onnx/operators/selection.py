@@ -14,7 +14,7 @@ from ..call import NodeCall, Operator
 from ..element_types import FLOATS
 from ..folding import Array
 from ..rearranging import accumulate, arg_reduce
-from ..tensors import MOST_SORTED, Operand, Tensors, dtype_of, extreme, shape_of
+from ..tensors import MOST_SORTED, Operand, dtype_of, extreme, shape_of
 
 #: Elements that are compared with each other to find equal slices, at most.
 _MOST_COMPARED: Final = 1 << 22
@@ -94,23 +94,7 @@ def non_zero(call: NodeCall) -> Operand:
         return np.asarray(np.nonzero(found), np.int64).reshape(found.ndim, -1)
     if not found.shape:
         raise call.unsupported("a computed number without dimensions")
-    m, sizes = call.math, found.shape
-    is_set: Operand = found if found.dtype == "bool" else m.binary(found, m.number(0, found), "ne")
-    places, count = _places(m, m.reshape(is_set, (-1,)))
-    rows: list[Operand] = []
-    rest: Operand = places
-    for axis in range(len(sizes) - 1, -1, -1):
-        size = np.asarray(sizes[axis], dtype_of(places))
-        if size == 1:
-            rows.append(m.binary(places, np.zeros_like(size), "mul"))
-        elif math.prod(sizes[:axis]) == 1:
-            rows.append(rest)
-        else:
-            # Less a product of the quotient, an index takes less time than as a remainder.
-            quotient = m.binary(rest, size, "div")
-            rows.append(m.binary(rest, m.binary(quotient, size, "mul"), "sub"))
-            rest = quotient
-    result = m.cast(m.concat([m.unsqueeze(row, (0,)) for row in reversed(rows)], 0), "int64")
+    result, count = call.graph.non_zero(found, name=call.name)
     call.bounds.note(result, Bound(1, count))
     return result
 
@@ -133,8 +117,9 @@ def compress(call: NodeCall) -> Operand:
     if not isinstance(condition, Value):
         places: Array = np.flatnonzero(condition[:size]).astype(np.int64)
         return m.take(data, places, axis)
-    chosen, count = _places(m, m.slice(condition, [0], [size], [0], [1]))
-    result = m.graph.gather(m.value(data), chosen, axis, name=call.name)
+    given = m.value(m.slice(condition, [0], [size], [0], [1]))
+    chosen, count = m.graph.non_zero(given, dtype="int32" if size < 1 << 31 else "int64", name=m.name("places"))
+    result = m.graph.gather(m.value(data), m.value(m.reshape(chosen, (size,))), axis, name=call.name)
     call.bounds.note(result, Bound(axis, count))
     return result
 
@@ -215,19 +200,6 @@ def _equal_slices(call: NodeCall, data: Operand, axis: int, is_sorted: bool) -> 
         lesser = m.binary(m.cast(is_less, "int64"), m.unsqueeze(leads, (1,)), "mul")
         return m.value(m.reduce(lesser, "sum", (0,), False)), count
     return m.value(m.take(accumulate(m, leads, 0, "add", True, False), first, 0)), count
-
-
-def _places(m: Tensors, condition: Operand) -> tuple[Value, Value]:
-    """Return where a condition is true, side by side from the first place on, and how often it is."""
-    (size,) = shape_of(condition)
-    kind = "int32" if size < 1 << 31 else "int64"
-    chosen = m.cast(condition, kind)
-    targets = accumulate(m, chosen, 0, "add", True, False)
-    before, last = (m.slice(each, [size - 1], [size], [0], [1]) for each in (targets, chosen))
-    # What is not chosen goes to the place of the next one that is, which comes later, or to one behind all of them.
-    numbers, none = np.arange(size, dtype=kind), np.zeros(size, kind)
-    found = m.graph.scatter_elements(none, m.value(targets), numbers, 0, name=m.name("places"))
-    return found, m.value(m.cast(m.binary(before, last, "add"), "int64"))
 
 
 def _single(call: NodeCall, array: Array, what: str) -> Array:
