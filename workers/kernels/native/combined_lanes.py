@@ -165,36 +165,53 @@ def _float_remainder(b: Builder, function: str, x: Value, y: Value) -> Value:
 def _float_rest(b: Builder, x: Value, y: Value) -> Value:
     """Return the remainder of x / y with the sign of x, exactly as C's ``fmod``, which takes some hundred cycles each.
 
-    The quotient in float64, rounded towards 0, is the right one or one too large if it is below a bound, and then the rest of
-    either is exact: f32 times a quotient of 29 bits fits float64, and a fused product of float64 needs no room.
+    The quotient, rounded towards 0, is the right one or one too large if it is below a bound, and then the rest of either is
+    exact: a fused product needs no room, and f32 times a quotient of 29 bits fits float64.
     """
-    kind = x.type.element if isinstance(x.type, ir.VectorType) else x.type
     lanes = x.type.count if isinstance(x.type, ir.VectorType) else 1
-    if kind == F64 and isa_of(b) not in _FUSED:
-        return b.frem(x, y)
-    wide = _wide(F64, lanes)
-    left, right = (each if kind == F64 else b.fpext(each, wide) for each in (x, y))
-    suffix = "f64" if lanes == 1 else f"v{lanes}f64"
-    quotient = call(b, f"llvm.trunc.{suffix}", b.fdiv(left, right), result=wide)
+    kind, fused = x.type.element if lanes > 1 else x.type, isa_of(b) in _FUSED
     if kind == F64:
-        rest = call(b, f"llvm.fma.{suffix}", b.fneg(quotient), right, left, result=wide)
+        return _rest_below(b, x, y, 52, True, _library_rest) if fused else b.frem(x, y)
+
+    def rest_by_float64(b: Builder, x: Value, y: Value) -> Value:
+        wide = _wide(F64, lanes)
+
+        def remainder(b: Builder, left: Value, right: Value) -> Value:
+            return b.fpext(b.frem(x, y), wide)
+
+        return b.fptrunc(_rest_below(b, b.fpext(x, wide), b.fpext(y, wide), 29, False, remainder), x.type)
+
+    return _rest_below(b, x, y, 23, True, rest_by_float64) if fused else rest_by_float64(b, x, y)
+
+
+def _library_rest(b: Builder, x: Value, y: Value) -> Value:
+    return b.frem(x, y)
+
+
+def _rest_below(b: Builder, x: Value, y: Value, bits: int, fused: bool, otherwise: Any) -> Value:
+    """Return the remainder of x / y by a quotient of ``bits``; if one in the vector is larger, that of ``otherwise``."""
+    lanes = x.type.count if isinstance(x.type, ir.VectorType) else 1
+    kind = x.type.element if lanes > 1 else x.type
+    suffix = ("" if lanes == 1 else f"v{lanes}") + ("f32" if kind == F32 else "f64")
+    quotient = call(b, f"llvm.trunc.{suffix}", b.fdiv(x, y), result=x.type)
+    if fused:
+        rest = call(b, f"llvm.fma.{suffix}", b.fneg(quotient), y, x, result=x.type)
     else:
-        rest = b.fsub(left, b.fmul(quotient, right))
-    divisor, times = (call(b, f"llvm.fabs.{suffix}", each, result=wide) for each in (right, quotient))
-    step = call(b, f"llvm.copysign.{suffix}", divisor, left, result=wide)
+        rest = b.fsub(x, b.fmul(quotient, y))
+    divisor, times = (call(b, f"llvm.fabs.{suffix}", each, result=x.type) for each in (y, quotient))
+    step = call(b, f"llvm.copysign.{suffix}", divisor, x, result=x.type)
     # One too large: the rest has the other sign.
-    zero = _same(wide, 0.0)
-    over = b.select(b.fcmp_ordered("<", left, zero), b.fcmp_ordered(">", rest, zero), b.fcmp_ordered("<", rest, zero))
+    zero = _same(x.type, 0.0)
+    over = b.select(b.fcmp_ordered("<", x, zero), b.fcmp_ordered(">", rest, zero), b.fcmp_ordered("<", rest, zero))
     rest = b.select(over, b.fadd(rest, step), rest)
-    rest = call(b, f"llvm.copysign.{suffix}", rest, left, result=wide)
-    infinite = b.and_(b.fcmp_ordered("==", divisor, _same(wide, math.inf)), b.fcmp_ordered("==", quotient, zero))
-    rest = b.select(infinite, left, rest)
-    exact = rest if kind == F64 else b.fptrunc(rest, x.type)
-    large = b.fcmp_ordered(">=", times, _same(wide, float(1 << (52 if kind == F64 else 29))))
+    rest = call(b, f"llvm.copysign.{suffix}", rest, x, result=x.type)
+    infinite = b.and_(b.fcmp_ordered("==", divisor, _same(x.type, math.inf)), b.fcmp_ordered("==", quotient, zero))
+    exact = b.select(infinite, x, rest)
+    large = b.fcmp_ordered(">=", times, _same(x.type, float(1 << bits)))
     some = large if lanes == 1 else call(b, f"llvm.vector.reduce.or.v{lanes}i1", large, result=I1)
     before = b.block
     with b.if_then(some, likely=False):
-        slow = b.frem(x, y)
+        slow = otherwise(b, x, y)
         other = b.block
     found = b.phi(x.type)
     found.add_incoming(exact, before)

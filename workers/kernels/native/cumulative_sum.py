@@ -29,6 +29,8 @@ def make(isa: str, kind: str, exclusive: bool, form: str) -> tuple[Callable[...,
     """
     size = int(kind[1:]) // 8
     open_sums, close_sums, add = make_rows(kind, exclusive)
+    open_8, _, add_8 = make_rows(kind, exclusive, 8)
+    open_4, _, add_4 = make_rows(kind, exclusive, 4)
     sums = make_sums(kind)
     load, store, zero = sums.load, sums.store, sums.zero
     vectors, scan, first_lane = make_scan(kind, exclusive, form == "backward")
@@ -81,6 +83,21 @@ def make(isa: str, kind: str, exclusive: bool, form: str) -> tuple[Callable[...,
                     for at in range(0, whole, WIDE_LANES):
                         close_sums(totals + 8 * at, add(open_sums(totals + 8 * at), place + at * size, to + at * size))
                     index += 1
+                # The sums of fewer rows stay in a register.
+                if whole + 8 <= steps:
+                    place, to, eight = source + whole * size, target + whole * size, open_8(totals + 8 * whole)
+                    for _ in range(length):
+                        eight = add_8(eight, place, to)
+                        place += src_next
+                        to += dst_next
+                    whole += 8
+                if whole + 4 <= steps:
+                    place, to, four = source + whole * size, target + whole * size, open_4(totals + 8 * whole)
+                    for _ in range(length):
+                        four = add_4(four, place, to)
+                        place += src_next
+                        to += dst_next
+                    whole += 4
             for step in range(whole, steps):
                 place, to = source + step * src_step, target + step * dst_step
                 begun, total = 0, zero()

@@ -57,15 +57,16 @@ def make_sums(kind: str) -> Sums:
     return Sums(load, store, zero)
 
 
-def make_rows(kind: str, exclusive: bool) -> tuple[Any, Any, Any]:
-    """Return three intrinsics for 16 sums side by side.
+def make_rows(kind: str, exclusive: bool, lanes: int = WIDE_LANES) -> tuple[Any, Any, Any]:
+    """Return three intrinsics for ``lanes`` sums side by side: 16, 8 or 4.
 
     ``begin`` (address) loads them, ``end`` (address, sums) stores them; ``add`` (sums, addresses of src and dst) adds elements,
     stores the sums or those before as elements, and returns them.
     """
     element, sums = _types(kind)
-    narrow, part, wide = ir.VectorType(element, LANES), ir.VectorType(sums, LANES), ir.VectorType(sums, WIDE_LANES)
-    held = VectorType(f"{sums} wide sums", wide, types.float64 if sums == F64 else types.int64)
+    width = min(lanes, LANES)
+    narrow, part, wide = ir.VectorType(element, width), ir.VectorType(sums, width), ir.VectorType(sums, lanes)
+    held = VectorType(f"{sums} sums of {lanes} rows", wide, types.float64 if sums == F64 else types.int64)
 
     @intrinsic
     def begin(_: Any, address: types.Integer) -> Any:
@@ -82,16 +83,18 @@ def make_rows(kind: str, exclusive: bool) -> tuple[Any, Any, Any]:
     @intrinsic
     def add(_: Any, sums: Any, source: types.Integer, target: types.Integer) -> Any:
         def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
-            halves, nbytes = [], LANES * int(kind[1:]) // 8
-            for half in range(WIDE_LANES // LANES):
+            halves, nbytes = [], width * int(kind[1:]) // 8
+            for half in range(lanes // width):
                 # Half of a vector is widened from memory, and narrowed to it, without shuffles.
-                lanes = ir.Constant(ir.VectorType(I32, LANES), list(range(half * LANES, half * LANES + LANES)))
-                before = b.shuffle_vector(a[0], a[0], lanes)
+                own = ir.Constant(ir.VectorType(I32, width), list(range(half * width, half * width + width)))
+                before = b.shuffle_vector(a[0], a[0], own)
                 place, to = (b.add(address, I64(half * nbytes)) for address in a[1:])
                 after = _sum(b, before, _widened(b, b.load(pointer(b, place, narrow), align=1), kind, part))
                 b.store(_cut(b, before if exclusive else after, kind, narrow), pointer(b, to, narrow), align=1)
                 halves.append(after)
-            every = ir.Constant(ir.VectorType(I32, WIDE_LANES), list(range(WIDE_LANES)))
+            if len(halves) == 1:
+                return halves[0]
+            every = ir.Constant(ir.VectorType(I32, lanes), list(range(lanes)))
             return b.shuffle_vector(*halves, every)
 
         return held(held, types.int64, types.int64), emit

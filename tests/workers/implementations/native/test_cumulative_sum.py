@@ -36,7 +36,9 @@ def test_sums_along_any_axis_in_both_directions(native: NativeRunner, isa: str, 
         check(native, (3, 7, 19), dtype, 1, number, ((1000, 100, 5), "cab")[number % 2], isa)
 
 
-@pytest.mark.parametrize(("dims", "axis"), [((9, 200), 0), ((2, 5, 2100), 1), ((6, 3, 65), 0), ((3, 1, 2, 77), 0)])
+@pytest.mark.parametrize(
+    ("dims", "axis"), [((9, 200), 0), ((2, 5, 2100), 1), ((6, 3, 65), 0), ((3, 1, 2, 77), 0), ((2, 9, 31), 1)]
+)
 def test_rows_are_added_up_in_pieces_of_any_width(
     native: NativeRunner, isa: str, dims: tuple[int, ...], axis: int
 ) -> None:
