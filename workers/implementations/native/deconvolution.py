@@ -16,6 +16,7 @@ from ..program import LaunchArgument, Program
 from .blocks import refuse
 from .chain import chain, chain_source, refuse_chain
 from .deconvolution_phases import NativePhasesDeconvolution
+from .deconvolution_planes import NativePlanesDeconvolution
 
 #: Spatial dimensions that the kernel has, and its largest stride along the width.
 _SPATIAL: Final = 3
@@ -169,4 +170,9 @@ def _tables(op: Deconvolution) -> tuple[bytes, tuple[int, ...]]:
     return tables, (*starts, *sizes, *wanted, *kernel[1:], math.prod(kernel), *records)
 
 
-IMPLEMENTATIONS = (NativeDeconvolution(True), NativePhasesDeconvolution(), NativeDeconvolution(False))
+IMPLEMENTATIONS = (
+    NativePlanesDeconvolution(),
+    NativeDeconvolution(True),
+    NativePhasesDeconvolution(),
+    NativeDeconvolution(False),
+)

@@ -9,27 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-import llvmlite.ir as ir
 import numpy as np
 
 from .compiler import types
 from .compiler.language import intrinsic
-from .elements import emit_load_tail
-from .functions import emit_chain
-from .interleaving import interleaved
+from .interleaving import write_interleaved
 from .vec import (
-    I32,
     I64,
-    LANES,
-    VF,
-    WIDTH,
     Builder,
     Value,
-    call,
-    lanes_below,
     load,
-    pointer,
-    store,
     vbroadcast,
     vset,
 )
@@ -95,7 +84,6 @@ def make(isa: str, stride: int, chain: tuple[Any, ...]) -> tuple[Callable[..., N
 
 def _make_write(stride: int, chain: tuple[Any, ...]) -> Any:
     """Return the intrinsic that writes up to 16 elements of each phase: ``left`` of all, in the order of dst."""
-    reads = any(kind == "binary" for kind, *_ in chain)
 
     @intrinsic
     def write(_: Any, line: Any, phase: Any, lead: Any, start: Any, to: Any, other: Any, left: Any) -> Any:
@@ -107,23 +95,7 @@ def _make_write(stride: int, chain: tuple[Any, ...]) -> Any:
                 turn = b.add(lead, I64(number))
                 apart = b.add(b.mul(b.urem(turn, I64(stride)), phase), b.mul(b.udiv(turn, I64(stride)), I64(4)))
                 seen.append(b.fadd(load(b, b.add(line, apart)), start))
-            values = interleaved(b, seen)
-            for number, value in enumerate(values):
-                done, place = I64(LANES * number), b.add(to, I64(WIDTH * number))
-                rest = b.sub(left, done)
-                with b.if_then(b.icmp_signed(">", rest, I64(0))):
-                    beside = None
-                    if reads:
-                        count = b.select(b.icmp_signed("<", rest, I64(LANES)), rest, I64(LANES))
-                        beside = emit_load_tail(b, b.add(other, I64(WIDTH * number)), count, "f32")
-                    result = emit_chain(b, chain, value, beside)
-                    with b.if_else(b.icmp_signed(">=", rest, I64(LANES))) as (all_of_it, part):
-                        with all_of_it:
-                            store(b, place, result)
-                        with part:
-                            mask, where = lanes_below(b, rest), pointer(b, place, VF)
-                            name = "llvm.masked.store.v16f32.p0"
-                            call(b, name, result, where, I32(4), mask, result=ir.VoidType())
+            write_interleaved(b, chain, seen, to, other, left)
             return context.get_dummy_value()
 
         return types.void(line, phase, lead, start, to, other, left), emit

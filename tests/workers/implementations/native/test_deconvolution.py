@@ -16,8 +16,8 @@ from tests.workers.native_runner import NativeRunner
 TYPES = ("f32", "f32", "f32")
 #: Strides along the width of 1, 2 and more; rows shorter and longer than vectors; dilations, paddings unlike on both sides.
 WINDOWS = (
-    Window((9, 40), (3, 3), (1, 1), (0, 0), (1, 1), (1, 1)),
-    Window((8, 70), (4, 4), (2, 2), (0, 0), (1, 1), (1, 1)),
+    Window((9, 40), (3, 3), (1, 1), (0, 1), (1, 1), (1, 1)),
+    Window((8, 70), (4, 4), (2, 2), (1, 0), (1, 1), (1, 1)),
     Window((7, 95), (3, 5), (2, 3), (1, 0), (0, 2), (2, 1)),
     Window((40,), (3,), (16,), (0,), (0,), (0,)),
     Window((5, 6, 37), (2, 3, 4), (1, 2, 2), (0, 0, 1), (1, 0, 2), (0, 1, 3)),
