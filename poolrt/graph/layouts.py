@@ -21,8 +21,9 @@ _COLUMNS_OF: Final = {"x86-64-v4": 15}
 _COLUMNS: Final = 12
 _CHANNELS: Final = 16
 #: Inputs of a group up to which row-major windows of one element are faster than reorders into blocks and back, and columns of
-#: the result from which they are.
+#: the result from which they are. Blocks have groups beside others, which costs more: with several, the most that were measured.
 _POINTS: Final = 16
+_POINTS_IN_GROUPS: Final = 80
 _COLUMNS_OF_POINTS: Final = 16
 _Policy: TypeAlias = "Callable[[Any, Sequence[MemoryDesc], Sequence[bool]], Iterator[OpDesc]]"
 
@@ -55,7 +56,7 @@ def _convolution(
     if is_native and fits and op.groups == channels == op.dst.dims[1] > 1:
         # One channel a group: reorders into blocks of channels and back would take longer than the sums.
         yield replace(op, weights=_any(op.weights))
-    elif is_native and _sees_points(op) and op.weights.dims[1] <= _POINTS:
+    elif is_native and _sees_points(op) and op.weights.dims[1] <= (_POINTS_IN_GROUPS if op.groups > 1 else _POINTS):
         yield replace(op, weights=_any(op.weights))
     yield from _windows(op, operands, constant)
 

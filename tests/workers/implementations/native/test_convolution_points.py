@@ -80,7 +80,13 @@ def test_sums_of_a_tile_stay_in_registers(stride: int, isa: str, tmp_path: Path)
 
 
 def test_graphs_convolve_points_of_few_inputs_without_reorders() -> None:
-    for inputs, groups, size, found in ((16, 1, 8, True), (64, 4, 8, True), (32, 1, 8, False), (16, 1, 3, False)):
+    for inputs, groups, size, found in (
+        (16, 1, 8, True),
+        (64, 4, 8, True),
+        (144, 2, 8, True),
+        (32, 1, 8, False),
+        (16, 1, 3, False),
+    ):
         graph = Graph("g")
         weights = graph.constant(np.ones((16, inputs // groups, 1, 1), np.float32))
         graph.output("y", graph.convolution(graph.input("x", (1, inputs, size, size)), weights, groups=groups))
