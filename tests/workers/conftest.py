@@ -31,10 +31,10 @@ _GRADIENT: Final = re.compile("gradient|backward")
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run one case in five on native kernels, on one ISA level, and each on one kind of engine; the thorough tier runs all.
 
+    Of a test's cases on ISA levels, one in two is run, others in each run: the compiler takes most of their time.
     Levels and engines change from case to case. Of cases with instructions that this host lacks, one in three is run.
-    `support.test_cells` has each implementation of each operation by default,
-    and computes one row of its table in five with all instructions that kernels use, too. Gradients are computed on the
-    processor, on OpenCL only those of eltwise: PoCL compiles the kernel of each for one or two seconds.
+    `support.test_cells` has one row of its table in three, and one in 15 with all instructions that kernels use. Gradients are
+    computed on the processor, on OpenCL only those of eltwise: PoCL compiles the kernel of each for one or two seconds.
     """
     others = [each for each in (*LEVELS, "+") if each != host_isa()]
     oldest, usual, newest = LEVELS
@@ -48,6 +48,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     }
     for item in items:
         parameters = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+        if "isa" in parameters and item.get_closest_marker("one_in") is None:
+            item.add_marker(pytest.mark.one_in(2))
         is_gradient = _GRADIENT.search(f"{item.name} {parameters.get('prop', '')}") is not None
         if is_gradient and parameters.get("verification") == "opencl" and parameters.get("kind") != "eltwise":
             item.add_marker(pytest.mark.slow)

@@ -28,8 +28,8 @@ DRAWN_PROBLEMS: Final = 1
 @pytest.fixture(
     scope="session",
     params=[
-        # PoCL takes a second for the kernels of a row.
-        *(pytest.param(kind, marks=[pytest.mark.one_in(3)] * (kind == "opencl")) for kind in ENGINES),
+        # The compiler takes half a second for the kernels of a row, PoCL a whole one.
+        *(pytest.param(kind, marks=pytest.mark.one_in(6 if kind == "opencl" else 3)) for kind in ENGINES),
         *(pytest.param(kind + WHOLE, marks=pytest.mark.slow) for kind in ENGINES),
     ],
 )

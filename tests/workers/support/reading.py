@@ -1,10 +1,10 @@
 """Computes problems on memory between pages that cannot be touched: a kernel that leaves its memory ends the process.
 
-``python -m tests.workers.support.reading LEVEL SEED MOST [KIND...]`` computes on an ISA level with extensions, for each
-implementation, ``MOST`` problems in f32 and some in other data types, or all in every type (0). With kinds of operations, it
-computes ``MOST`` problems that are drawn at random, for each implementation of these, and compares them with float64. It prints
-each before it computes it. All arguments end where such a page begins, or begin where one ends; so does the scratchpad.
-Arguments of implementations that may read behind them end 64 bytes before it.
+``python -m tests.workers.support.reading LEVEL SEED MOST [KIND...]`` computes on an ISA level with extensions, for half
+of the implementations, ``MOST`` problems in f32 and some in other data types, or all of all in every type (0). With
+kinds of operations, it computes ``MOST`` problems that are drawn at random, for each implementation of these, and
+compares them with float64. It prints each before it computes it. All arguments end where such a page begins, or begin
+where one ends; so does the scratchpad. Arguments of implementations that may read behind them end 64 bytes before it.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ from .problems import cells, problems, values
 _PAGE = mmap.PAGESIZE
 #: The share of other data types, which are read by the same loops, unless all problems are computed.
 _SHARE_OF_TYPES = 1 / 8
+#: The share of implementations that compute a problem in f32, unless all problems are computed.
+_SHARE_OF_IMPLEMENTATIONS = 1 / 2
 #: The share of implementations that may read behind arguments, unless all problems are computed: these are the smaller part of
 #: what a graph gives its inputs to.
 _SHARE_OF_OTHERS = 1 / 4
@@ -102,7 +104,7 @@ def compute_listed(level: str, seed: int, most: int) -> None:
     runner, computed = EdgeRunner(), Counter[tuple[str, str, str]]()
     for dtype, pd, args in accepted(level, seed):
         which = pd.op.kind, pd.impl_name(), dtype
-        share = 1.0 if dtype in ("f32", "case") else _SHARE_OF_TYPES
+        share = _SHARE_OF_IMPLEMENTATIONS if dtype in ("f32", "case") else _SHARE_OF_TYPES
         share *= 1.0 if pd.stays_inside() else _SHARE_OF_OTHERS
         if most and (computed[which] >= most or random.Random(f"{seed} {which}").random() >= share):
             continue

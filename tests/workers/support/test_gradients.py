@@ -38,10 +38,8 @@ def check(native: NativeRunner, forward: OpDesc, backward: OpDesc, args: dict[in
             assert abs(gradient[index] - slope) <= limit, f"{backward}: {gradient[index]}, not {slope} at {index}"
 
 
-@pytest.mark.parametrize(
-    ("kind", "prop"),
-    [pytest.param(*case, marks=[pytest.mark.slow] * (number % 2)) for number, case in enumerate(BACKWARD)],
-)
+@pytest.mark.parametrize(("kind", "prop"), BACKWARD)
+@pytest.mark.one_in(4)
 def test_gradients_are_slopes(native: NativeRunner, kind: str, prop: str) -> None:
     for forward, backward in pairs(kind, prop):
         check(native, forward, backward, ordinary(forward))

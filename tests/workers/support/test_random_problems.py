@@ -94,7 +94,7 @@ def made_for_speed(engine_kind: str) -> list[str]:
 @pytest.mark.parametrize("verification", ["native", "opencl"], indirect=True)
 @pytest.mark.parametrize("part", range(PARTS))
 def test_implementations_of_some_operations_compute_random_problems(verification: Verification, part: int) -> None:
-    """Each part draws operations of its own; together they compute about a third, other ones in each run."""
+    """Each part draws operations of its own; together they compute about a third; `make test` runs one part in three."""
     kinds = made_for_speed(verification.target.engine_kind)
     chosen = random.Random(f"{verification.seed} {part}").sample(kinds, len(kinds) // (3 * PARTS) + 1)
     for kind in chosen:
