@@ -15,6 +15,7 @@ from random import Random
 import pytest
 from hypothesis import HealthCheck, settings
 
+from poolrt.blas_threads import SPIN_POWER, SPIN_VARIABLE
 from poolrt.workers.primitives.compiler_pool import compiler_pool
 from tests.left_behind import nothing_left_behind
 from tests.startup.shared_compiler import FOLDER
@@ -26,6 +27,9 @@ settings.register_profile("patient", settings(), deadline=None, suppress_health_
 # `make test` draws a quarter of the examples, others in each run.
 settings.register_profile("quarter", settings.get_profile("patient"), max_examples=25)
 settings.load_profile("patient")
+
+# BLAS threads of tests, and of processes that they start, do not spin for 0.1 s after each product and each import of NumPy.
+os.environ.setdefault(SPIN_VARIABLE, SPIN_POWER)
 
 # What tests count does not depend on whether a developer has made the file of prebuilt kernels.
 os.environ["POOLRT_PREBUILT"] = "none"

@@ -44,7 +44,10 @@ def test_a_pool_shortens_the_spins_that_nobody_has_chosen(
     assert done.stdout.strip() == expected, done.stderr
 
 
-def test_a_thread_of_blas_in_a_worker_rests_after_a_product(settings: dict[str, Any]) -> None:
+def test_a_thread_of_blas_in_a_worker_rests_after_a_product(
+    settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(SPIN_VARIABLE, raising=False)
     with poolrt.Pool(workers=1, threads=2, **settings) as pool:
         spun = pool.submit(_spin_after_product).result(BOUND_S)
     # With OpenBLAS's own default it is all of the time.
