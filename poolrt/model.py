@@ -20,7 +20,7 @@ from .runs.loaded_model import LoadedModel
 from .runs.model_run import ModelRun
 from .runs.placed_runs import PlacedRun
 from .runs.prepared_runs import prepare_runs
-from .runs.run_inputs import check_inputs, refuse_unnamed, seconds_of, suggest_method
+from .runs.run_inputs import Outputs, check_inputs, refuse_unnamed, seconds_of, suggest_method
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -105,21 +105,22 @@ class Model:
         Raises TimeoutError if it has not ended ``timeout`` seconds after the call. It is withdrawn then; a worker that has
         begun it and needs two seconds more is replaced. If the model has an input named timeout, this is the input.
         """
-        loaded, lost = self._loaded, 0
-        limit_s = None if timeout is None else self._limit_of(timeout, inputs)
-        deadline = None if limit_s is None else time.monotonic() + limit_s
+        loaded, lost, limit_s, deadline = self._loaded, 0, None, None
+        if timeout is not None and (limit_s := self._limit_of(timeout, inputs)) is not None:
+            deadline = time.monotonic() + limit_s
+        prepared = loaded.prepared
         try:
-            if loaded.prepared is not None and not unnamed:
+            if prepared is not None and not unnamed:
                 try:
-                    found = loaded.prepared.run(loaded, inputs, deadline)
+                    found = prepared.run(loaded, inputs, deadline)
                 except CoordinatorLoss:
                     if not self._session.settings.retries or not self._session.may_repeat(loaded.link):
                         raise
                     found, lost = None, 1
+                if type(found) is Outputs:
+                    return found
                 if isinstance(found, PlacedRun):
                     return ModelRun.resume(self, loaded, found).finish(deadline)
-                if found is not None:
-                    return found
             self._refuse_unnamed(unnamed)
             run = ModelRun(self, self._check(inputs))
             return self._session.repeat(partial(run.perform, deadline=deadline), deadline, lost)

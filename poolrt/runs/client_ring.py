@@ -65,13 +65,13 @@ class ClientRing:
         "__weakref__",
         "_address",
         "_bell",
-        "_end",
-        "_followers",
         "_ring",
         "_spin",
         "_told_at",
+        "compiled",
         "early_bell",
         "errors",
+        "followers",
         "held_at",
         "leading",
         "lock",
@@ -108,7 +108,7 @@ class ClientRing:
         self._spin = spin
         self._told_at = -_TELL_NS
         #: What submits and waits without the interpreter, once it is there.
-        self._end: CompiledEnd | None = None
+        self.compiled: CompiledEnd | None = None
         # A lost ring is closed once no thread uses it.
         weakref.finalize(self, bell.close).atexit = False
         #: Held while entries are published, and while they end.
@@ -121,7 +121,7 @@ class ClientRing:
         self.watcher = RingWatcher(self)
         #: Whether a thread waits for the worker, which others follow.
         self.leading = False
-        self._followers: deque[tuple[RingEntry | PlacedRun, LockType]] = deque()
+        self.followers: deque[tuple[RingEntry | PlacedRun, LockType]] = deque()
 
     @property
     def load(self) -> int:
@@ -145,13 +145,13 @@ class ClientRing:
     @property
     def is_compiled(self) -> bool:
         """Whether it waits without the interpreter."""
-        return self._end is not None
+        return self.compiled is not None
 
     def take_ends(self, ends: RingEnds) -> None:
         """Submit and wait without the interpreter from now on."""
         from .ring_ends import CompiledEnd
 
-        self._end = CompiledEnd(ends, self._ring, self._address, self._bell.fileno(), self._spin.microseconds)
+        self.compiled = CompiledEnd(ends, self._ring, self._address, self._bell.fileno(), self._spin.microseconds)
 
     def is_open(self) -> bool:
         """Return whether entries can probably be submitted."""
@@ -173,9 +173,9 @@ class ClientRing:
             entry.sequence = ring.submitted + 1
             self.under_way.append(entry)
             self.newest = None
-            if self._end is not None:
+            if self.compiled is not None:
                 ring.forget(entry.sequence)
-                self._end.submit(entry.sequence, entry.model, entry.inputs, entry.outputs)
+                self.compiled.submit(entry.sequence, entry.model, entry.inputs, entry.outputs)
                 return True
             if self._spin:
                 ring.note_processor(self._spin.here())
@@ -195,18 +195,6 @@ class ClientRing:
         """Forget runs, all of which have ended or are withdrawn, with the lock held."""
         runs.end(RETURNED)
         self.under_way.remove(runs)
-
-    def wait_alone(self, run: PlacedRun, client: Client) -> None:
-        """Wake the worker and wait until a run is done, or less long, as the leader that `PreparedPlaces.put` has made it."""
-        end = self._end
-        if end is None or not run.leads:
-            return
-        outcome = end.wait(run.sequence)
-        if outcome != ring_words.ENDED:
-            self._handle(outcome, run.sequence, client, None)
-        with self.lock:
-            if not self._followers:
-                self.leading = run.leads = False
 
     def wake(self) -> None:
         """Wake the worker if it sleeps."""
@@ -250,15 +238,19 @@ class ClientRing:
                     self.reap()
                     if entry.ended:
                         return
-                    target = min([entry.sequence, *(each.sequence for each, _ in self._followers if not each.ended)])
-                    if ahead and not self._followers:
+                    target = min([entry.sequence, *(each.sequence for each, _ in self.followers if not each.ended)])
+                    if ahead and not self.followers:
                         target = min(target + ahead, self._ring.submitted)
                     if self.leading:
                         gate = allocate_lock()
                         gate.acquire()
                         entry.gates.append(gate)
-                        self._followers.append((entry, gate))
-                    else:
+                        self.followers.append((entry, gate))
+                    # A leader leaves without the lock, then looks for followers: it has not seen this one if it has left.
+                    if not self.leading:
+                        if gate is not None:
+                            self.followers.pop()
+                            gate = None
                         self.leading = leads = True
                 if gate is None:
                     self._await(target, client, deadline)
@@ -343,8 +335,8 @@ class ClientRing:
 
     def close(self) -> None:
         """Close the bell."""
-        if self._end is not None:
-            self._end.close()
+        if self.compiled is not None:
+            self.compiled.close()
         self._bell.close()
 
     def reap(self) -> None:
@@ -364,7 +356,7 @@ class ClientRing:
 
     def _call_ended(self) -> None:
         """Let the threads go on whose entries have ended, with the lock held."""
-        for entry, gate in self._followers:
+        for entry, gate in self.followers:
             if gate.locked() and entry.ended:
                 gate.release()
 
@@ -372,8 +364,8 @@ class ClientRing:
         """Let a thread lead whose entry has not ended."""
         with self.lock:
             self.reap()
-            while self._followers:
-                entry, gate = self._followers.popleft()
+            while self.followers:
+                entry, gate = self.followers.popleft()
                 if gate.locked():
                     gate.release()
                 if not entry.ended:
@@ -388,8 +380,8 @@ class ClientRing:
     def _await(self, target: int, client: Client, deadline: float | None) -> None:
         """Wait until an entry is done or something else has changed; some milliseconds may pass in vain."""
         ring = self._ring
-        if self._end is not None and (deadline is None or deadline - time.monotonic() > _LOOK_S):
-            self._handle(self._end.wait(target), target, client, deadline)
+        if self.compiled is not None and (deadline is None or deadline - time.monotonic() > _LOOK_S):
+            self.handle(self.compiled.wait(target), target, client, deadline)
             return
         if self._spin and self._spin.until(lambda: ring.done >= target, lambda: ring.worker_ran):
             return
@@ -402,7 +394,7 @@ class ClientRing:
         finally:
             ring.awake()
 
-    def _handle(self, outcome: int, target: int, client: Client, deadline: float | None) -> None:
+    def handle(self, outcome: int, target: int, client: Client, deadline: float | None) -> None:
         """Do what the end of a compiled wait asks for."""
         if outcome == ring_words.PASSED:
             self._look_around(client)

@@ -26,17 +26,17 @@ _MOST: Final = 256
 class EarlyBell:
     """Whether the next run of one ring rings early. Threads that share it disturb nothing but this choice."""
 
-    __slots__ = ("_pause", "_rest")
+    __slots__ = ("_pause", "rest")
 
     def __init__(self) -> None:
         #: How many of the next runs ring in time, and how many will after the next bell that is too early.
-        self._rest = 0
+        self.rest = 0
         self._pause = _LEAST
 
     def ring(self, ring: ClientRing) -> int:
         """Wake the worker of a ring if it sleeps and that is likely to save time; return the number of its sleep, else 0."""
-        if self._rest:
-            self._rest -= 1
+        if self.rest:
+            self.rest -= 1
             return 0
         return ring.ring_bell() if ring.words[WORKER_SLEEPS] else 0
 
@@ -46,5 +46,5 @@ class EarlyBell:
             if self._pause > _LEAST:
                 self._pause //= 2
         else:
-            self._rest = self._pause
+            self.rest = self._pause
             self._pause = min(2 * self._pause, _MOST)

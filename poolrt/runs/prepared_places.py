@@ -73,12 +73,9 @@ class PreparedPlaces:
         "_bodies",
         "_heads",
         "_held",
-        "_input_count",
         "_inputs",
-        "_kind",
         "_lease",
         "_lock",
-        "_mask",
         "_memory",
         "_number",
         "_outputs",
@@ -86,6 +83,9 @@ class PreparedPlaces:
         "_writers",
         "client",
         "count",
+        "input_count",
+        "kind",
+        "mask",
         "model",
         "parts",
         "ring",
@@ -118,10 +118,10 @@ class PreparedPlaces:
         self._lock = ring.lock
         self._writers = ring.writers
         self._heads = [HEADS[(number - 1) % CAPACITY] for number in range(CAPACITY)]
-        self._mask = count - 1
+        self.mask = count - 1
         self._held: list[object] = [None] * count
-        self._kind: Any = numpy.ndarray
-        self._input_count = len(inputs)
+        self.kind: Any = numpy.ndarray
+        self.input_count = len(inputs)
         block = self._memory.bytes_at(offset, count * bytes_of((*inputs, *results)))
         #: The inputs of each place: names, views, data types and shapes; names and views of the outputs; the words of its entry.
         self._inputs: list[list[tuple[str, NDArray[Any], Any, tuple[int, ...]]]] = []
@@ -161,15 +161,15 @@ class PreparedPlaces:
         """Copy inputs and publish a run, without waking the worker; return its sequence, `REFUSED` or `FULL`.
 
         It sets ``owner.runs``, and makes a ``leader`` lead if no thread waits for the ring. Inputs must be a dict of arrays that
-        are exactly what the model needs. After an interrupt, call `abandon`. The loop of `map_runs` has these steps, too.
+        are exactly what the model needs. After an interrupt, call `abandon`. `PreparedRuns.run` and `map_runs` have these steps.
         """
-        if type(inputs) is not dict or len(inputs) != self._input_count:
+        if type(inputs) is not dict or len(inputs) != self.input_count:
             return REFUSED
-        words, kind, ring = self.words, self._kind, self.ring
+        words, kind, ring = self.words, self.kind, self.ring
         with self._lock:
             sequence: int = words[SUBMITTED] + 1
             index = sequence % CAPACITY
-            place = index & self._mask
+            place = index & self.mask
             if words[STATE] or ring.lost or loaded.closing:
                 return REFUSED  # `OPEN` is 0
             if sequence > self._room:
@@ -187,7 +187,7 @@ class PreparedPlaces:
                 view[...] = given
             runs = self.runs
             if runs is None or ring.newest is not runs:
-                runs = self._begin(sequence)
+                runs = self.begin(sequence)
             runs.sequence = sequence
             owner.runs = runs
             self._held[place] = owner
@@ -201,11 +201,11 @@ class PreparedPlaces:
 
     def is_held(self, sequence: int) -> bool:
         """Return whether an owner has not taken the outputs of a run."""
-        return self._held[sequence & self._mask] is not None
+        return self._held[sequence & self.mask] is not None
 
     def owner_of(self, sequence: int) -> object:
         """Return the owner of the place of a run."""
-        return self._held[sequence & self._mask]
+        return self._held[sequence & self.mask]
 
     def copy(self, sequence: int) -> Outputs:
         """Return copies of the outputs of a run that was executed."""
@@ -216,7 +216,7 @@ class PreparedPlaces:
 
     def free(self, sequence: int) -> None:
         """Let the place of a run that was executed be used again."""
-        self._held[sequence & self._mask] = None
+        self._held[sequence & self.mask] = None
 
     def inputs_of(self, sequence: int) -> list[NDArray[Any]]:
         """Return copies of the inputs of a run."""
@@ -264,7 +264,7 @@ class PreparedPlaces:
             self.free(sequence)
             runs.leave_ring()
 
-    def _begin(self, sequence: int) -> PlacedRuns:
+    def begin(self, sequence: int) -> PlacedRuns:
         """Begin runs that follow something else on the ring, with the lock held."""
         ring = self.ring
         ring.trim()

@@ -15,6 +15,8 @@ from poolrt.workers.primitives.entry import parse_entry
 
 #: As the type of native kernels, but the interpreter's lock is kept: this kernel never waits.
 _KEEPING_LOCK: Final = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
+#: As the type of native kernels, for arguments that `ctypes.byref` has made: to check their types takes as long as the call.
+_WITHOUT_TYPES: Final = ctypes.CFUNCTYPE(ctypes.c_int)
 
 
 class RingEnds:
@@ -26,7 +28,7 @@ class RingEnds:
         binaries = parse_entry(entry).binaries
         self.kept: tuple[NativeKernel, ...] = load_object(binaries[1]), load_object(binaries[2])
         self.submit = _KEEPING_LOCK(self.kept[0].address)
-        self.wait = self.kept[1].function
+        self.wait = _WITHOUT_TYPES(self.kept[1].address)
 
 
 class CompiledEnd:
@@ -57,7 +59,7 @@ class CompiledEnd:
         room = ctypes.addressof(self._room)
         # As objects: made of numbers at each call, they take as long as the call.
         self._submit = tuple(map(ctypes.c_void_p, (room, room + 32, ctypes.addressof(self._submission))))
-        self._wait = tuple(map(ctypes.c_void_p, (room, room + 32, ctypes.addressof(self._waiting))))
+        self._wait = ctypes.byref(self._room), ctypes.byref(self._room, 32), ctypes.byref(self._waiting)
 
     def close(self) -> None:
         """Use the bell no more, whose descriptor may be another one's soon."""

@@ -55,5 +55,5 @@ def load(pool: poolrt.Pool, graph: poolrt.Graph | None = None, workers: int = 2,
 def runs_on_rings(pool: poolrt.Pool, model: poolrt.Model, workers: int = 2, **inputs: Any) -> bool:
     """Run once; return whether all workers take runs of the model from rings."""
     model.run(**inputs)
-    ready = [ring._end is not None and model._loaded.number in ring.models for ring in rings_of(pool)]
+    ready = [ring.is_compiled and model._loaded.number in ring.models for ring in rings_of(pool)]
     return ready == [True] * workers

@@ -7,6 +7,7 @@ import os
 import signal
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -18,6 +19,7 @@ import pytest
 
 import poolrt
 from poolrt.errors import PoolClosed, RunFailed, WorkerLost
+from poolrt.runs import client_ring
 from poolrt.runs.placed_runs import PlacedRun, PlacedRuns
 from poolrt.runs.prepared_runs import LARGEST
 
@@ -137,7 +139,7 @@ def test_a_client_that_only_runs_sees_what_the_coordinator_says(own_pool: poolrt
             model.run(x=X)
         raise AssertionError("no message was read")
 
-    count_until(lambda: len(rings_of(own_pool)) == 2 and all(ring._end is not None for ring in rings_of(own_pool)))
+    count_until(lambda: len(rings_of(own_pool)) == 2 and all(ring.is_compiled for ring in rings_of(own_pool)))
     count_until(lambda: len(places_of(model)) > 0)
     first = {ring.number for ring in rings_of(own_pool)}
     idle = max(rings_of(own_pool), key=lambda ring: ring.number)
@@ -209,6 +211,37 @@ def test_outputs_that_are_taken_again_leave_the_place_to_another_run(pool: poolr
     for number, other in enumerate(others):
         other.take(later := list[Any]())
         np.testing.assert_array_equal(later[0][0]["y"], np.maximum(X + number, 0))
+
+
+def test_a_thread_that_follows_another_one_which_leaves_at_that_moment_leads(
+    own_pool: poolrt.Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given workers that are stopped, and a thread that leads on each ring until another one follows it
+    model = load(own_pool)
+    pids, rings = workers_of(own_pool), rings_of(own_pool)
+    monkeypatch.setattr(client_ring, "_FOLLOW_S", 2 * BOUND_S)
+    followed = threading.Event()
+
+    class Followers(deque[Any]):
+        def append(self, follower: Any) -> None:
+            super().append(follower)
+            for each in rings:
+                each.leading = False
+            followed.set()
+
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    for ring in rings:
+        ring.followers, ring.leading = Followers(), True
+    # When a thread waits for a run
+    with ThreadPoolExecutor(1) as threads:
+        future = threads.submit(lambda: model.run(x=X)["y"])
+        assert followed.wait(BOUND_S)
+        # Then it does not wait for the one that has left
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)
+        np.testing.assert_array_equal(future.result(BOUND_S), np.maximum(X, 0))
+    assert not any(ring.leading or ring.followers for ring in rings)
 
 
 def test_a_prepared_run_beside_a_function_is_done(own_pool: poolrt.Pool, tmp_path: Path) -> None:

@@ -176,7 +176,7 @@ def test_a_run_whose_place_is_taken_while_the_server_restarts_is_done_by_the_nex
         model = load(pool)
         prepared = model._loaded.prepared
         assert prepared is not None
-        prepared._places.clear()  # as a model that has not run yet on its rings
+        prepared.shed()  # as a model that has not run yet on its rings
         server.kill()
         server.start(wait=False)
         if way == "run":
@@ -201,7 +201,7 @@ _CLIENT = """
     for line in sys.stdin:
         futures = [model.submit(x=np.full((4, 8), n, np.float32)) for n in range(50)]
         assert [f.result(60)["y"].sum() for f in futures] == [32.0 * n for n in range(50)]
-        for n in range(3000):  # longer than the restart takes to begin
+        for n in range(6000):  # longer than the restart takes to begin
             n %= 200
             assert model.run(x=np.full((4, 8), n, np.float32))["y"].sum() == 32 * n
         print(pool.stats()["pid"], flush=True)

@@ -22,7 +22,7 @@ from poolrt.workers.desc.operations.ring_ends import RingEnds as RingEndsDesc
 from poolrt.workers.engines.target import cpu_target, host_isa
 from poolrt.workers.implementations.primitive_desc import primitive_desc
 from poolrt.workers.ipc.processors import Spin
-from poolrt.workers.ipc.ring import CAPACITY, EXECUTED, NBYTES, SLOTS_LIMIT, ServingRing, SubmittingRing
+from poolrt.workers.ipc.ring import CAPACITY, EXECUTED, NBYTES, RETURNED, SLOTS_LIMIT, ServingRing, SubmittingRing
 from poolrt.workers.kernels.native import ring_words
 from poolrt.workers.memory.arena_view import ArenaView
 from tests.workers.compiled import creator
@@ -84,7 +84,7 @@ def test_entries_arrive_as_they_were_submitted_also_around_the_end_of_the_memory
         pair.end.submit(number, 3 * number, inputs, outputs)
         assert pair.worker.take() == (number, 3 * number, tuple(inputs), tuple(outputs))
         pair.worker.complete(EXECUTED)
-        assert pair.end.wait(number) == ring_words.ENDED
+        assert pair.end.wait(number) == ring_words.FINISHED
 
 
 def test_a_worker_is_woken_once_for_each_sleep_whoever_submits(pair: _Pair) -> None:
@@ -112,7 +112,7 @@ def test_runs_end_one_after_the_other(ends: RingEnds, spin_us: int) -> None:
             sequence = pair.submit()
             until = time.monotonic() + _BOUND_S
             while pair.client.done < sequence:
-                assert pair.end.wait(sequence) in (ring_words.ENDED, ring_words.PASSED)
+                assert pair.end.wait(sequence) in (ring_words.FINISHED, ring_words.PASSED)
                 assert time.monotonic() < until
             assert pair.client.status(sequence) == EXECUTED
         thread.join(_BOUND_S)
@@ -134,12 +134,27 @@ def test_a_wait_says_where_it_runs_and_wakes_the_worker_unless_the_run_has_ended
             pair.client.note_processor(_NUMBER << 20)
             found = pair.end.wait(sequence)
             pair.worker.awake()
-            assert found == (ring_words.ENDED if ended else ring_words.PASSED)
+            assert found == (ring_words.FINISHED if ended else ring_words.PASSED)
             assert (pair.worker.client_ran == _NUMBER << 20) == ended
             if ended:
                 with pytest.raises(BlockingIOError):
                     pair.far.recv(100)
         assert len(pair.far.recv(100)) == 1
+
+
+def test_a_wait_says_of_executed_entries_only_that_they_have_finished(pair: _Pair) -> None:
+    for number in range(1, 3 * CAPACITY):
+        status = EXECUTED if number % 5 else RETURNED
+        sequence = pair.submit()
+        assert pair.worker.take() is not None
+        pair.worker.complete(status)
+        assert pair.end.wait(sequence) == (ring_words.FINISHED if status == EXECUTED else ring_words.ENDED)
+    # At the place of this one is the status of an entry that was executed long ago.
+    sequence = pair.submit()
+    assert pair.client.status(sequence) == EXECUTED
+    pair.worker.pause()
+    pair.client.words[ring_words.DONE // 8] = sequence - 1
+    assert pair.end.wait(sequence) == ring_words.ENDED
 
 
 def test_a_wait_returns_when_time_has_passed_and_asks_for_no_bell_then(pair: _Pair) -> None:
@@ -204,14 +219,14 @@ def test_closing_a_ring_closes_its_end(ends: RingEnds) -> None:
     with closing(_Pair(ends)) as pair:
         ring = ClientRing(_NUMBER, pair.client, pair.view.address, pair.bell, Spin(0))
         ring.take_ends(ends)
-        assert ring._end is not None
+        assert ring.compiled is not None
         assert pair.worker.sleep()
         descriptor = pair.bell.fileno()
         other, far = socket.socketpair()
         ring.close()
         os.dup2(other.fileno(), descriptor)
         try:
-            ring._end.submit(1, 3, [], [])
+            ring.compiled.submit(1, 3, [], [])
             far.setblocking(False)
             with pytest.raises(BlockingIOError):
                 far.recv(1)

@@ -54,6 +54,7 @@ from .ring_words import (
     ENTRY_WORDS,
     EXECUTED,
     FAILED,
+    FINISHED,
     GRAIN,
     HEAD,
     IDLE,
@@ -430,10 +431,17 @@ def _is_done(ring: int, target: int, spin: int) -> bool:
     return False
 
 
+def _end_of(ring: int, target: int) -> int:
+    """Return `FINISHED` if an entry is done and its place says that it was executed, else `ENDED`."""
+    if atomic_load(ring + DONE) < target:
+        return ENDED
+    return FINISHED if atomic_load(ring + STATUSES + 8 * ((target - 1) & (CAPACITY - 1))) == EXECUTED else ENDED
+
+
 def _await(ring: int, target: int, spin: int, bell: int, rung: int) -> int:
     """Wake the worker if it sleeps; wait until an entry is done, or something else has changed; return which."""
     if _is_done(ring, target, spin):
-        return ENDED
+        return _end_of(ring, target)
     room = stack_room()
     here = read_processor(room) + 1 if spin != 0 else 0
     # A full barrier in both cases: whoever published an entry before this call sees whether the worker sleeps. The word is in
@@ -451,7 +459,7 @@ def _await(ring: int, target: int, spin: int, bell: int, rung: int) -> int:
                 break
             for _ in range(_LOOKS):
                 if atomic_load(ring + DONE) >= target:
-                    return ENDED
+                    return _end_of(ring, target)
                 pause()
             now = _now(room)
             if end == 0:
@@ -460,14 +468,14 @@ def _await(ring: int, target: int, spin: int, bell: int, rung: int) -> int:
                 break
             here = read_processor(room) + 1
     if atomic_load(ring + DONE) >= target or atomic_load(ring + STATE) != 0:
-        return ENDED
+        return _end_of(ring, target)
     atomic_store(ring + CLIENT_SLEEPS, target)
     found = 1
     if atomic_load(ring + DONE) < target and atomic_load(ring + STATE) == 0:
         found = receive_bells(bell, room, _BELLS, 0)
     atomic_store(ring + CLIENT_SLEEPS, 0)
     if found > 0:
-        return ENDED
+        return _end_of(ring, target)
     if found == AGAIN:
         return PASSED
     return SIGNALLED if found == INTERRUPTED else CLOSED

@@ -88,8 +88,10 @@ LOOK: Final = 0
 UNUSUAL: Final = 1
 FAILED: Final = 2
 IDLE: Final = 3
-#: Why a client's wait returns: look at the ring; the worker has closed its end; time has passed; a signal has come.
+#: Why a client's wait returns: look at the ring; the worker has closed its end; time has passed; a signal has come; the entry
+#: was executed.
 ENDED: Final = 0
 CLOSED: Final = 1
 PASSED: Final = 2
 SIGNALLED: Final = 3
+FINISHED: Final = 4
