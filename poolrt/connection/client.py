@@ -98,12 +98,7 @@ class Client(FuturesThread, ReleasedSlots):
     @property
     def closed(self) -> bool:
         """Whether the connection has ended."""
-        return self._lost is not None
-
-    @property
-    def lost(self) -> PoolClosed | None:
-        """Why the connection has ended; None if it has not."""
-        return self._lost
+        return self.lost is not None
 
     def begin(self, kind: Kind, *fields: Any, request: Request) -> Request:
         """Send a request, its number before ``fields``. Raises PoolClosed, and PoolRefused for one too large.
@@ -168,7 +163,7 @@ class Client(FuturesThread, ReleasedSlots):
 
     def check_open(self) -> None:
         """Raise PoolClosed if the connection has ended, and what `OpenFutures.check` raises."""
-        if self._lost is not None or self._process != own.process:
+        if self.lost is not None or self._process != own.process:
             self._check()
         if self.open_futures.refuses:
             self.open_futures.check()
@@ -193,7 +188,7 @@ class Client(FuturesThread, ReleasedSlots):
         leads = False
         try:
             with self._lock:
-                if self._leading or self._lost is not None:
+                if self._leading or self.lost is not None:
                     return
                 self._leading = leads = True
             while not self.closed and self._channel.wait(0.0):
@@ -217,7 +212,7 @@ class Client(FuturesThread, ReleasedSlots):
         if message is not None:
             self._unsent.append(message)
         thread = threading.get_ident()
-        if self._lost is not None or self._process != own.process or self._sender == thread:
+        if self.lost is not None or self._process != own.process or self._sender == thread:
             return
         try:
             if self._sending.acquire(blocking=False):
@@ -258,7 +253,7 @@ class Client(FuturesThread, ReleasedSlots):
         if self._sending.acquire(blocking=False):
             try:
                 with self._lock:
-                    if self._lost is not None and not self._leading:
+                    if self.lost is not None and not self._leading:
                         self._close_channel()
                         self._close_rings()
                         return True
@@ -283,7 +278,7 @@ class Client(FuturesThread, ReleasedSlots):
         Call it in the forked process, before any other thread is started: the parent's threads may have held the locks.
         """
         self.inherited = True
-        self._lost = PoolClosed("this connection belongs to the parent of this forked process")
+        self.lost = PoolClosed("this connection belongs to the parent of this forked process")
         self._sending = threading.RLock()
         self._lock = threading.Lock()
         self._answered = threading.Condition(self._lock)
@@ -296,8 +291,8 @@ class Client(FuturesThread, ReleasedSlots):
     def _check(self) -> None:
         if self._process != own.process and not self.inherited:
             raise PoolClosed("this pool belongs to the parent of this forked process: make another pool here")
-        if self._lost is not None:
-            raise self._lost.copy()
+        if self.lost is not None:
+            raise self.lost.copy()
 
     def _send(self, message: Message) -> None:
         thread = threading.get_ident()
@@ -338,14 +333,14 @@ class Client(FuturesThread, ReleasedSlots):
         try:
             with self._lock:
                 while self._leading:
-                    if ready() or self._lost is not None:
+                    if ready() or self.lost is not None:
                         return True
                     if not self._follow(deadline):
                         return False
-                if ready() or self._lost is not None:
+                if ready() or self.lost is not None:
                     return True
                 self._leading = leads = True
-            while not ready() and self._lost is None:
+            while not ready() and self.lost is None:
                 left = None if deadline is None else deadline - time.monotonic()
                 if left is not None and left <= 0:
                     return False
@@ -473,9 +468,9 @@ class Client(FuturesThread, ReleasedSlots):
 
     def _lose(self, reason: PoolClosed) -> None:
         with self._lock:
-            if self._lost is not None:
+            if self.lost is not None:
                 return
-            self._lost = reason
+            self.lost = reason
             failed: Message = [Kind.FAILED, 0, reason.to_wire()]
             for request in self._requests.values():
                 if request.resolve is not None:

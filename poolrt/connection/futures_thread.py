@@ -44,7 +44,8 @@ class FuturesThread:
         self._resolvable: deque[tuple[Request, Message]] = deque()
         self._printed = PrintedText()
         self.open_futures = OpenFutures(self._lock, self._answered, self._printed.stop)
-        self._lost: PoolClosed | None = None
+        #: Why the connection has ended; None if it has not.
+        self.lost: PoolClosed | None = None
         #: The rings of calls, once a function was called.
         self._calls: CallRings | None = None
         self.abandoned = AbandonedCalls()
@@ -99,7 +100,7 @@ class FuturesThread:
     def wake_thread(self) -> None:
         """Wake the thread of futures, which is started first, and all threads that follow."""
         with self._lock:
-            if self.open_futures.thread is None and self._lost is None:
+            if self.open_futures.thread is None and self.lost is None:
                 self.open_futures.start(self._resolve_futures)
             self._answered.notify_all()
 
@@ -131,7 +132,7 @@ class FuturesThread:
             with self._lock:
                 while self._has_nothing_to_do and (self._leading or not self._is_needed):
                     calls = self._calls
-                    if self._lost is not None and not (calls is not None and calls.outstanding):
+                    if self.lost is not None and not (calls is not None and calls.outstanding):
                         self.open_futures.close()
                         return
                     look_s = None if calls is None else calls.next_look()
@@ -160,7 +161,7 @@ class FuturesThread:
     def _is_needed(self) -> bool:
         calls = self._calls
         needs_thread = calls is not None and calls.needs_thread(self._followers)
-        return self._lost is None and (self._futures > 0 or needs_thread)
+        return self.lost is None and (self._futures > 0 or needs_thread)
 
     def _resolve_next(self) -> None:
         """Resolve a future, and keep no reference to it: its result is memory of the arena."""

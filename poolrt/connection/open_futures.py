@@ -38,6 +38,8 @@ class OpenFutures:
         self._changed = changed
         self._process = os.getpid()
         self._futures: set[Any] = set()
+        #: Counts a call of a function until `forget_call`; who calls this looks afterwards whether it has ended.
+        self.count_call: Final[Callable[[object], None]] = self._futures.add
         #: Waits no longer for a call of a function, as `forget`; a method of the set itself takes a third of the time.
         self.forget_call: Final[Callable[[object], None]] = self._futures.discard
         #: Those of runs on rings, which the threads that wait resolve.
@@ -70,12 +72,6 @@ class OpenFutures:
             self.check()
             self._futures.add(future)
         future.add_done_callback(self._futures.discard)
-
-    def count(self, future: Any) -> None:
-        """Count a future, or a call without one, until `forget`."""
-        self._futures.add(future)
-        if future.is_settled:
-            self._futures.discard(future)
 
     def count_all(self, calls: list[Any]) -> None:
         """Count calls without futures until `forget`."""

@@ -105,7 +105,7 @@ class Session:
     def find_open(self, client: Client) -> Link | None:
         """Return the present connection if it is a client's and has not ended, else None."""
         link = self._link
-        return link if link.client is client and not client.closed else None
+        return link if link.client is client and client.lost is None else None
 
     def may_repeat_after(self, error: BaseException, link: Link) -> bool:
         """Return whether work that has failed with an error may be done again because its connection was lost."""

@@ -12,6 +12,8 @@ from .ordered_queue import OrderedQueue
 
 #: Seconds after which a worker that begins no call counts as held up.
 STALL_S: Final = 0.01
+#: Seconds after which a call is longer than those before it, so that further ones are better called by an idle worker.
+HELD_S: Final = 0.001
 #: Nanoseconds of calls in a queue that are worth a wake-up of an idle worker.
 _WORTH_NS: Final = 100_000
 
@@ -46,7 +48,9 @@ def take_from_busy(rings: Collection[ClientCallRing], waiting: Waiting) -> bool:
     # The last call of a worker that is about to take it stays.
     stalls = begun > words.done or stood_s > STALL_S / 2
     count = (words.submitted - begun + stalls) // 2
-    if count < 1 or (0 < count * words.pace < _WORTH_NS and stood_s < STALL_S / 2):
+    # The calls of an idle worker may have become longer, too.
+    pace = max(words.pace, idle.ring.pace)
+    if count < 1 or (0 < count * pace < _WORTH_NS and stood_s < HELD_S / 2):
         return False
     sequences = range(words.submitted - count + 1, words.submitted + 1)
     moved = [busy.calls[sequence - words.consumed - 1] for sequence in sequences]

@@ -23,10 +23,9 @@ from poolrt.workers.ipc.call_ring import BY_MESSAGE, CLIENT_RAN, RETURNED_PLAIN,
 from poolrt.workers.ipc.channel import Channel, Message
 from poolrt.workers.ipc.processors import find_processor
 from poolrt.workers.ipc.protocol import SCALARS, Kind
-from poolrt.workers.processes.plain_pickles import UNPACKING_ERRORS, unpack_scalar
 
 from .bells import Bells
-from .call_balance import STALL_S, has_calls_to_move, take_from_busy
+from .call_balance import HELD_S, has_calls_to_move, take_from_busy
 from .call_placement import choose_ring, place_waiting
 from .client_call_ring import ClientCallRing, Waiting, has_results, open_ring
 from .drive_watch import DriveWatch
@@ -64,8 +63,13 @@ class CallRings:
         #: Calls that wait for room on a ring.
         self._waiting: Waiting = deque()
         self._order: OrderedQueue[RingCall] | None = None
+        #: The ring that got the last single call, and the function of that.
+        self._last: ClientCallRing | None = None
+        self._last_function = 0
         #: Calls whose result was read, or that were lost, until they are settled.
         self._ended = EndedCalls(client, self._lock)
+        #: Calls that have ended meanwhile, which `_take_spent` returns.
+        self._spent: list[RingCall] = []
         #: Calls whose outcome follows in a message, by request.
         self._by_message: dict[int, RingCall] = {}
         self._requests = itertools.count(2**40)
@@ -109,17 +113,23 @@ class CallRings:
             return {call.number for call in (*calls, *self._waiting)}
 
     def submit(self, call: RingCall) -> bool:
-        """Give a call to the worker with the shortest queue, or let it wait; False if no ring takes its function."""
+        """Give a call to the worker with the shortest queue, or let it wait; False if no ring takes its function.
+
+        A row of short calls stays with one worker, as long as that keeps up.
+        """
         with self._lock:
             waiting = self._waiting
-            ring = choose_ring(self._rings.values(), call.number)
+            ring = self._last
+            if ring is None or call.number != self._last_function or not ring.goes_on:
+                ring = self._last = choose_ring(self._rings.values(), call.number)
+                self._last_function = call.number
             if ring is None:
                 return False
             call.request = next(self._requests)
             call.rings = self
             future = call.future
             if future is not None:
-                future.driver, future.withdraw = call, call.take_back
+                future.driver = call
             if waiting or self._order is not None:
                 waiting.append(call)
                 if self._order is not None or not ring.is_full:
@@ -173,6 +183,8 @@ class CallRings:
                     self._read(ring)
             if self._waiting or (len(self._rings) > 1 and take_from_busy(self._rings.values(), self._waiting)):
                 place_waiting(self._rings.values(), self._waiting, self._processors)
+            spent = self._take_spent()
+        del spent
         found = self._ended.settle()
         return self._leave() or found
 
@@ -232,7 +244,7 @@ class CallRings:
                 if has_results(self._rings.values()):
                     return False
                 if has_calls_to_move(self._rings.values(), self._waiting):
-                    timeout = STALL_S if timeout is None else min(timeout, STALL_S)
+                    timeout = HELD_S if timeout is None else min(timeout, HELD_S)
             limit = None if timeout is None else max(0.0, timeout) * 1000
             found = self._bells.wait(_AHEAD_MS) if ahead else []
             if ahead and not found:
@@ -357,6 +369,7 @@ class CallRings:
         """Call a function no more, which has no calls under way."""
         for ring in [*self._rings.values()]:
             ring.functions.discard(function)
+        self._last = None
 
     def end(self, error: PoolClosed) -> None:
         """Fail all calls, except those whose results are there. The connection has ended."""
@@ -372,8 +385,11 @@ class CallRings:
             for ring in self._rings.values():
                 ring.calls.clear()
                 ring.functions.clear()
+            self._last = None
             self._waiting.clear()
             self._by_message.clear()
+            spent = self._take_spent()
+        del spent
         self._ended.settle()
         self._leave()
 
@@ -398,34 +414,27 @@ class CallRings:
         if len(calls) != words.submitted - words.consumed:
             ring.repair(self._waiting)
         done, outcome, consume = words.done, words.outcome, words.consume
-        while words.consumed < done and calls:
-            sequence = words.consumed + 1
+        while (consumed := words.consumed) < done and calls:
+            sequence = consumed + 1
             call = calls[0]
             # An interrupt may have ended this after any line: a call whose ring is another one was handled already.
             if call is not None and call.ended:
-                forget(call)
+                forget(call.known_as)
             elif call is not None and call.ring is ring:
                 status, value = outcome(sequence)
-                if status == TAKEN_BACK:
+                if status == RETURNED_PLAIN and call.plain & SCALARS and call.end_plain(value):
+                    # No code of a user ran, and no other thread waits: all that `settle` would do is this.
+                    if self._target is call:
+                        self._target = None
+                    self._left = True
+                    self._spent.append(call)
+                    forget(call.future or call)
+                elif status == TAKEN_BACK:
                     if call not in self._waiting:
                         self._waiting.appendleft(call)
                 elif status == BY_MESSAGE:
                     if call.message is None:
                         self._by_message[call.request] = call
-                elif status == RETURNED_PLAIN and call.future is None and call.plain & SCALARS:
-                    try:
-                        found = unpack_scalar(value)
-                    except UNPACKING_ERRORS:  # `settle` meets it again, and gives it to the call
-                        call.status, call.value = status, value
-                        self._ended.calls.append(call)
-                    else:
-                        # No code of a user runs, and nothing but `result` waits: all that `settle` would do is this.
-                        if self._target is call:
-                            self._target = None
-                        self._left = True
-                        # In this order: a thread that counts it now sees that it has ended.
-                        call.end_plain(found)
-                        forget(call)
                 else:
                     call.status, call.value = status, value
                     self._ended.calls.append(call)
@@ -433,10 +442,19 @@ class CallRings:
             consume(sequence)
             calls.popleft()
 
+    def _take_spent(self) -> list[RingCall]:
+        """Return the calls that `_read` has ended, with the lock held; the caller lets go of them without it.
+
+        Then code of a user may run: they have the values of context variables, and futures that nothing else may refer to.
+        """
+        spent, self._spent = self._spent, []
+        return spent
+
     def _lose(self, ring: ClientCallRing, error: dict[str, Any]) -> None:
         """Handle the exit of a worker: its results are kept, one call has failed, and the others go to other workers."""
         with self._lock:
             self._rings = {number: each for number, each in self._rings.items() if each is not ring}
+            self._last = None
             self._bells.forget(ring)
             self._read(ring)
             begun, back = ring.leave_calls()
@@ -448,6 +466,8 @@ class CallRings:
             for call in homeless:
                 self._waiting.remove(call)
             place_waiting(self._rings.values(), self._waiting, self._processors)
+            spent = self._take_spent()
+        del spent
         ring.bell.close()
         self._leave()
         if homeless:

@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 
 from poolrt.cachestore.deferred_interrupts import deferred_interrupts
 from poolrt.priorities import OVERTAKEN_LIMIT, divide, find_place
-from poolrt.workers.ipc.call_ring import CAPACITY, DOZES, SLEEPS, SUBMITTED, TAKEN_BACK, SubmittingCallRing
+from poolrt.workers.ipc.call_ring import CAPACITY, DONE, DOZES, PACE, SLEEPS, SUBMITTED, TAKEN_BACK, SubmittingCallRing
 from poolrt.workers.ipc.channel import Channel, MalformedMessage
 from poolrt.workers.ipc.ring import BELL
 from poolrt.workers.memory.arena_view import ArenaView
@@ -25,6 +25,9 @@ Waiting: TypeAlias = "deque[RingCall] | OrderedQueue[RingCall]"
 _TAKE_S: Final = 0.002
 #: Entries between questions whether a dozing worker has many.
 _ASKS: Final = 4
+#: Nanoseconds of calls that a worker has before others get calls too, and so many calls.
+_ENOUGH_NS: Final = 250_000
+_NEARLY_FULL: Final = CAPACITY * 3 // 4
 #: Bells that one call receives; they are equal.
 _BELLS: Final = 256
 #: Short calls beyond the one that is waited for that may end before the bell, and the nanoseconds that they may take.
@@ -73,25 +76,25 @@ class ClientCallRing:
 
         Those that it takes have a function that may be called here.
         """
-        words, calls, functions = self.ring, self.calls, self.functions
-        if len(calls) != words.submitted - words.consumed:
+        ring, calls, functions = self.ring, self.calls, self.functions
+        words, append = ring.words, ring.append
+        if len(calls) != words[SUBMITTED] - ring.consumed:
             self.repair(waiting)
-        fits = True
         while count and waiting:
             call = waiting[0]
-            if call.ring is not None or call.number not in functions:
+            number = call.number
+            if call.ring is not None or number not in functions:
                 break
-            sequence = words.append(call.number | call.plain, call.request, call.payload)
+            sequence = append(number | call.plain, call.request, call.payload)
             if not sequence:
-                fits = False
-                break
+                return False
             call.sequence, call.ring = sequence, self
             calls.append(call)
-            words.publish(sequence)
+            words[SUBMITTED] = sequence  # as `publish`
             if waiting and waiting[0] is call:
                 waiting.popleft()
             count -= 1
-        return fits
+        return True
 
     def insert(self, call: RingCall, waiting: Waiting, priority: int) -> bool:
         """Submit a call before those of lower priorities that were not begun, without waking the worker; False without room.
@@ -164,6 +167,21 @@ class ClientCallRing:
             waiting.appendleft(left_out)
         words.rearrange(first, former, len(before), call.number | call.plain, call.request, place, call.payload)
         return True
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether a further call is done sooner here than by a worker that may sleep: this one calls short functions in a row.
+
+        To wake another worker takes as long as some ten of them, and often takes the processor from this thread.
+        """
+        words = self.ring.words
+        sleeps = words[SLEEPS]
+        ahead = words[SUBMITTED] - words[DONE]
+        return (
+            len(self.calls) < _NEARLY_FULL
+            and 0 < words[PACE] * (ahead + 1) < _ENOUGH_NS
+            and (not sleeps or sleeps >= DOZES)
+        )
 
     @property
     def is_full(self) -> bool:

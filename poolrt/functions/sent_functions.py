@@ -74,10 +74,11 @@ class Functions:
         #: The functions that the coordinator has, by digest, the least recently used one first.
         self._known: OrderedDict[bytes, KeptFunction] = OrderedDict()
         self._numbers = 0
-        self._look = 0
         self._pickles = CallPickles(link, self._known)
-        client.calls.rooms.memory = self._pickles.memory
-        client.calls.resend, client.calls.leave = self._resend, self._ring_calls_ended
+        calls = self._calls = client.calls
+        calls.rooms.memory = self._pickles.memory
+        calls.resend, calls.leave = self._resend, self._ring_calls_ended
+        self._count, self._forget = client.open_futures.count_call, client.open_futures.forget_call
         #: Why no function can be called any more: the initializer has failed.
         self.broken: InitializerFailure | None = None
 
@@ -134,16 +135,16 @@ class Functions:
 
     def _submit_to_ring(self, call: RingCall, known_as: PoolFuture[Any] | RingCall) -> bool:
         """Give a call to a ring and count it; return False if no ring takes it."""
-        client = self.client
-        calls = client.calls
+        calls = self._calls
         if not calls.submit(call):
             return False
         # An interrupt before this line leaves a call that no end waits for: its caller has no future either.
-        client.open_futures.count(known_as)
+        self._count(known_as)
+        if call.ended:
+            self._forget(known_as)
         if calls.watch.parked:
             calls.unpark()
-        self._look += 1
-        if not self._look % _LOOKS:
+        if not call.request % _LOOKS:
             calls.collect()  # results, now and then
         return True
 

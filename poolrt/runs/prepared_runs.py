@@ -76,7 +76,7 @@ class PreparedRuns:
         # On the ring of the last run, if nothing else is there: the steps of `_run_beside` and `PreparedPlaces.put` in one frame,
         # because their calls and attributes take as long as all the rest. What is unusual is left to these.
         places, client = self._usual, self.client
-        if places is None or deadline is not None or client._lost is not None or len(inputs) != places.input_count:
+        if places is None or deadline is not None or client.lost is not None or len(inputs) != places.input_count:
             return self._run_beside(loaded, inputs, deadline)
         ring, lock, words, writers, number, heads, ports, results, held = places.parts
         done, end, is_led = words[DONE], ring.compiled, ring.leading

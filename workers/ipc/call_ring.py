@@ -31,7 +31,7 @@ from typing import Any, Final
 
 from poolrt.cachestore.deferred_namedtuple import NamedTuple
 
-from .ring import MalformedRing, fence
+from .ring import FENCE, MalformedRing, fence
 
 #: Entries that a client may have submitted and not seen done.
 CAPACITY: Final = 64
@@ -44,15 +44,15 @@ INLINE_BYTES: Final = 16 * 1024
 # Behind it: the entries whose results it has read, the one whose end it sleeps for, and one more than the processor it was on.
 SUBMITTED: Final = 8  # client
 _CONSUMED: Final = 9
-_WAKE_AT: Final = 10
+WAKE_AT: Final = 10
 CLIENT_RAN: Final = 11
 _TAKEN: Final = (
     16  # worker; behind it: the entries that it has begun, has ended, and the number of its sleep, 0 if awake
 )
 _BEGUN: Final = 17
-_DONE: Final = 18
+DONE: Final = 18
 SLEEPS: Final = 19
-_PACE: Final = 20  # nanoseconds of each of the last calls
+PACE: Final = 20  # nanoseconds of each of the last calls
 _BACK: Final = 64  # client; at the place of an entry its sequence, if it is taken back or held
 _ENTRIES: Final = (
     _BACK + CAPACITY
@@ -68,6 +68,15 @@ _SHORT_ARGUMENTS: Final = 8 * (_ENTRY_WORDS - 5)
 _SHORT_RESULT: Final = 8 * (_RESULT_WORDS - 3)
 _ENTRY: Final = Struct(f"@5Q{_SHORT_ARGUMENTS}s")
 _RESULT: Final = Struct(f"@3Q{_SHORT_RESULT}s")
+_write_entry, _read_entry, _write_result, _read_result = (
+    _ENTRY.pack_into,
+    _ENTRY.unpack_from,
+    _RESULT.pack_into,
+    _RESULT.unpack_from,
+)
+#: Where an entry and its result begin, in bytes, by the remainder of its sequence: looked up in half the time.
+_ENTRY_PLACES: Final = [8 * (_ENTRIES + (at - 1) % CAPACITY * _ENTRY_WORDS) for at in range(CAPACITY)]
+_RESULT_PLACES: Final = [8 * (_RESULTS + (at - 1) % CAPACITY * _RESULT_WORDS) for at in range(CAPACITY)]
 
 #: Statuses of an entry: the function has returned a value, or has raised; it was not called, and never will be; its outcome
 #: follows in messages; or it has returned a value that is loaded without code of a user, which nothing else refers to.
@@ -158,12 +167,12 @@ class CallRing:
     @property
     def done(self) -> int:
         """Entries that have ended."""
-        return self._words[_DONE]
+        return self._words[DONE]
 
     @property
     def pace(self) -> int:
         """Nanoseconds that each of the worker's last calls has taken, 0 before the first ones."""
-        return self._words[_PACE]
+        return self._words[PACE]
 
 
 class SubmittingCallRing(CallRing):
@@ -182,9 +191,9 @@ class SubmittingCallRing(CallRing):
         if sequence - self.consumed > CAPACITY:
             return 0
         nbytes = len(arguments)
-        place = 8 * (_ENTRIES + (sequence - 1) % CAPACITY * _ENTRY_WORDS)
+        place = _ENTRY_PLACES[sequence % CAPACITY]
         if nbytes <= _SHORT_ARGUMENTS:
-            _ENTRY.pack_into(self._bytes, place, sequence, function, request, 0, nbytes, arguments)
+            _write_entry(self._bytes, place, sequence, function, request, 0, nbytes, arguments)
             return sequence
         start = self._space.take(sequence, nbytes)
         if start < 0:
@@ -209,7 +218,7 @@ class SubmittingCallRing(CallRing):
             return False
         if not waits and sleeps & DOZES:
             count = words[SUBMITTED] - words[_BEGUN]
-            if count < _MANY and count * words[_PACE] < _LONG_NS:
+            if count < _MANY and count * words[PACE] < _LONG_NS:
                 return False
         self._rung = sleeps
         return True
@@ -288,13 +297,12 @@ class SubmittingCallRing(CallRing):
 
     def sleep_until(self, sequence: int) -> None:
         """Ask for a bell once an entry has ended; 0: for none. The caller looks at `done` once more before it sleeps."""
-        self._words[_WAKE_AT] = sequence
+        self._words[WAKE_AT] = sequence
         fence()
 
     def outcome(self, sequence: int) -> tuple[int, bytes]:
         """Return the status of an entry that is `done` and was not consumed, and its result."""
-        place = 8 * (_RESULTS + (sequence - 1) % CAPACITY * _RESULT_WORDS)
-        status, start, nbytes, short = _RESULT.unpack_from(self._bytes, place)
+        status, start, nbytes, short = _read_result(self._bytes, _RESULT_PLACES[sequence % CAPACITY])
         if nbytes <= _SHORT_RESULT:
             return status, short[:nbytes]
         start += _VALUES
@@ -343,16 +351,23 @@ class ServingCallRing(CallRing):
         Also None once it has passed `CAPACITY` entries: a client that took back one after the other would keep it going for ever.
         Raises MalformedRing.
         """
+        fields = self.take_fields()
+        return None if fields is None else CallEntry(*fields)
+
+    def take_fields(self) -> tuple[int, int, int, bytes] | None:
+        """Return what `take` does as a plain tuple, which takes half the time."""
         words, count = self._words, self._count
         first = count
         while (waiting := words[SUBMITTED] - count) != 0:
             if not 0 < waiting <= CAPACITY:
                 raise MalformedRing(f"a call ring with {waiting} entries")
-            place = count % CAPACITY
             expected = count + 1
             words[_TAKEN] = expected
-            fence()
-            if (back := words[_BACK + place]) >= expected:
+            if FENCE.acquire(False):  # `fence` in one step
+                FENCE.release()
+            else:
+                fence()
+            if (back := words[_BACK + count % CAPACITY]) >= expected:
                 if back == expected + _HELD:
                     words[_TAKEN] = count
                     return None
@@ -364,8 +379,8 @@ class ServingCallRing(CallRing):
                     return None
                 continue
             # Now: the client may have written another entry here, which it held before.
-            sequence, function, request, start, nbytes, arguments = _ENTRY.unpack_from(
-                self._bytes, 8 * (_ENTRIES + place * _ENTRY_WORDS)
+            sequence, function, request, start, nbytes, arguments = _read_entry(
+                self._bytes, _ENTRY_PLACES[expected % CAPACITY]
             )
             if sequence != expected:
                 raise MalformedRing(f"entry {sequence} at the place of entry {expected}")
@@ -379,9 +394,7 @@ class ServingCallRing(CallRing):
                 start += _ARGUMENTS
                 arguments = self._bytes[start : start + nbytes].tobytes()
             words[_BEGUN] = expected
-            return tuple.__new__(
-                CallEntry, (expected, function, request, arguments)
-            )  # half the time of its constructor
+            return expected, function, request, arguments
         return None
 
     def complete(self, status: int, value: bytes = b"") -> bool:
@@ -408,11 +421,10 @@ class ServingCallRing(CallRing):
                 return False
             self._bytes[_VALUES + start : _VALUES + start + nbytes] = value
             short = b""
-        place = 8 * (_RESULTS + count % CAPACITY * _RESULT_WORDS)
-        _RESULT.pack_into(self._bytes, place, status, start, nbytes, short)
+        _write_result(self._bytes, _RESULT_PLACES[sequence % CAPACITY], status, start, nbytes, short)
         self._count = sequence
         # In this order: an entry that was taken back never counts as begun only.
-        words[_DONE] = words[_BEGUN] = sequence
+        words[DONE] = words[_BEGUN] = sequence
         return True
 
     def must_ring(self, *, fenced: bool = False) -> bool:
@@ -422,7 +434,7 @@ class ServingCallRing(CallRing):
         """
         if not fenced:
             fence()
-        wanted = self._words[_WAKE_AT]
+        wanted = self._words[WAKE_AT]
         if not wanted or wanted > self._count or wanted == self._rung:
             return False
         self._rung = wanted
@@ -435,7 +447,7 @@ class ServingCallRing(CallRing):
 
     def note_pace(self, nanoseconds: int) -> None:
         """Let the client know how long each of the last calls has taken."""
-        self._words[_PACE] = nanoseconds
+        self._words[PACE] = nanoseconds
 
     def sleep(self, *, dozes: bool = False) -> bool:
         """Ask for a bell at the next entry; False if there is one already. Call `awake` afterwards.

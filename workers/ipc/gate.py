@@ -67,6 +67,8 @@ class WorkerGate:
 
     def __init__(self, buffer: Any) -> None:
         self._words = memoryview(buffer).cast("B")[:NBYTES].cast("Q")
+        #: One word: not 0 if the coordinator wants the worker for a job.
+        self.closed = self._words[_CLOSED : _CLOSED + 1]
         self._turn = False
         self._calls = self._turns = 0
 
@@ -78,11 +80,6 @@ class WorkerGate:
     def has_turn(self) -> bool:
         """Whether GO has come and not been used: `leave` uses it, also if there is nothing to call."""
         return self._turn
-
-    @property
-    def is_closed(self) -> bool:
-        """Whether the coordinator wants the worker for a job."""
-        return bool(self._words[_CLOSED])
 
     def may_enter(self) -> bool:
         """Return whether calls may begin; if not, the coordinator sends GO when they may."""

@@ -66,7 +66,7 @@ FAILED: Final = 3
 #: Flags of send(2) for a bell: neither a wait nor a signal. Members of an enumeration take 0.5 us to combine each time.
 BELL: Final = int(_socket.MSG_DONTWAIT | _socket.MSG_NOSIGNAL)
 
-_FENCE: Final = threading.Lock()
+FENCE: Final = threading.Lock()
 
 
 class MalformedRing(Exception):
@@ -323,7 +323,7 @@ class ServingRing(Ring):
 
 def fence() -> None:
     """Order the stores before this call before the loads after it: taking a free lock is a locked instruction."""
-    if _FENCE.acquire(False):
-        _FENCE.release()
+    if FENCE.acquire(False):
+        FENCE.release()
     else:
         threading.Lock().acquire()

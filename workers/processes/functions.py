@@ -14,7 +14,7 @@ import msgpack
 from poolrt.cachestore.portable_error import sendable
 
 from ..ipc.bounded_decoding import skip_items
-from ..ipc.call_ring import INLINE_BYTES, RETURNED_PLAIN
+from ..ipc.call_ring import INLINE_BYTES
 from ..ipc.channel import ESCAPES, MAX_MESSAGE, Message
 from ..ipc.outlined_payload import is_outlined
 from ..ipc.protocol import Kind
@@ -100,15 +100,18 @@ class Functions:
             return [kind, token, "numba" in sys.modules, *fields]
         return [kind, token, *fields]
 
-    def call_placed(self, number: int, function: int, payload: bytes) -> tuple[Any, ...]:
-        """Call a function with what `pack_placed` has packed, as `call`; in fewer steps if all is ready for it."""
-        return self._closed(number, self.call_short(number, function, payload, placed=True))
+    def call_placed(self, number: int, function: int, payload: bytes) -> bytes | tuple[Any, ...]:
+        """Call a function with what `pack_placed` has packed, as `call_short`."""
+        answer = self.call_short(number, function, payload, placed=True)
+        return self._close(number) or answer
 
-    def call_short(self, number: int, function: int, payload: bytes, *, placed: bool = False) -> tuple[Any, ...]:
+    def call_short(
+        self, number: int, function: int, payload: bytes, *, placed: bool = False
+    ) -> bytes | tuple[Any, ...]:
         """Call a function with what `pack_scalars` has packed, as `call`; in fewer steps if all is ready for it.
 
-        A value that is a scalar or a list of numbers is packed, too: then `RETURNED_PLAIN` follows it. With ``placed``,
-        `call_placed` calls this.
+        A value that is a scalar or a list of numbers is packed, too, and the answer is no tuple but these bytes. With
+        ``placed``, `call_placed` calls this.
         """
         client, known = self._clients.get(number), self._functions.get(function)
         if (
@@ -133,7 +136,7 @@ class Functions:
                     os._exit(0)
             value = pack_numbers(returned) if type(returned) is list else pack_scalar(returned)
             if value is not None and len(value) <= INLINE_BYTES:
-                return (Kind.ANSWER, value, RETURNED_PLAIN)
+                return value
             value = self._memory.pack(partial(client.namespace.pickle_result, returned), _RESULT_BYTES)
         except BaseException as error:  # noqa: BLE001 - as in `_call`
             return (Kind.THREW, _trace(), _pickle_exception(client, error))
@@ -149,26 +152,26 @@ class Functions:
             return _not_loaded(error)
         return self.call(number, function, pickle.dumps((args, {})), plain=True)
 
-    def call(
-        self, number: int, function: int, payload: bytes, *, plain: bool = False, placed: bool = False
-    ) -> tuple[Any, ...]:
+    def call(self, number: int, function: int, payload: bytes, *, plain: bool = False) -> tuple[Any, ...]:
         """Call a function of a client with pickled arguments, which are ``plain`` if they refer to nothing of the client's.
 
-        ``placed``: the arguments are what `pack_placed` has packed; then a value that is a scalar is packed as by `call_short`.
         Return ANSWER and the payload of the value, THREW, text and pickled exception, or UNFIT, error, message and log.
         """
-        return self._closed(number, self._call(number, function, payload, plain=plain, placed=placed))
+        answer = self._call(number, function, payload, plain=plain)
+        return self._close(number) or answer
 
-    def _closed(self, number: int, answer: tuple[Any, ...]) -> tuple[Any, ...]:
-        """End the memory of a call with an answer."""
+    def _close(self, number: int) -> tuple[Any, ...] | None:
+        """End the memory of a call; return an answer only if that fails."""
         try:
             # The frames that refer to arguments and value have ended, except those that the function has kept.
             self._memory.close()
         except OSError as error:
             return (Kind.THREW, _trace(), _pickle_exception(self._clients.get(number), error))
-        return answer
+        return None
 
-    def _call(self, number: int, function: int, payload: bytes, *, plain: bool, placed: bool) -> tuple[Any, ...]:
+    def _call(
+        self, number: int, function: int, payload: bytes, *, plain: bool, placed: bool = False
+    ) -> tuple[Any, ...]:
         client = self._clients.get(number)
         try:
             if client is None:
@@ -187,8 +190,6 @@ class Functions:
                 # The function has forked, and the child returned from it: only the parent goes on as the worker.
                 if not self._mark.is_here():
                     os._exit(0)
-            if placed and (packed := pack_scalar(returned)) is not None and len(packed) <= INLINE_BYTES:
-                return (Kind.ANSWER, packed, RETURNED_PLAIN)
             value = pickle_scalar(returned)
             if value is None or len(value) > INLINE_BYTES:
                 value = self._memory.pack(partial(client.namespace.pickle_result, returned), _RESULT_BYTES)

@@ -7,6 +7,7 @@ as they do in the client (`Namespace`). Classes of it come back as the client's 
 
 from __future__ import annotations
 
+import builtins
 import io
 import pickle
 import sys
@@ -190,6 +191,7 @@ class _Unpickler(pickle.Unpickler):
         super().__init__(file, buffers=buffers)
         self._namespace = namespace
         self._before: dict[str, Any] | None = None
+        self._facts: dict[str, Any] = {}
 
     def find_class(self, module: str, name: str) -> Any:
         if name == "main_globals" and module == __name__:
@@ -200,15 +202,18 @@ class _Unpickler(pickle.Unpickler):
         if self._before is None:
             self._before = dict(self._namespace)
             self._namespace.clear()
-        self._namespace.update(facts)
+        self._facts = {**facts, "__builtins__": vars(builtins)}
+        self._namespace.update(self._facts)
         return self._namespace
 
     def leave(self) -> dict[str, Any]:
-        """Restore the namespace and return the globals that the pickle contains."""
+        """Restore the namespace, with the main module's facts, and return the other globals that the pickle contains."""
         if self._before is None:
             return {}
-        found, before = dict(self._namespace), self._before
+        namespace, facts, before = self._namespace, self._facts, self._before
+        found = {name: each for name, each in namespace.items() if name not in facts or facts[name] != each}
         self._before = None
-        self._namespace.clear()
-        self._namespace.update(before)
+        namespace.clear()
+        namespace.update(facts)
+        namespace.update(before)
         return found

@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from ..ipc.channel import Channel, ChannelClosed, Message
@@ -55,9 +55,9 @@ class Prints:
         self._channel = channel
         self._process = os.getpid()
         #: How each message begins while a function is under way: its kind, and the numbers of the call. Empty otherwise.
-        self._head: Message = []
+        self.head: Sequence[Any] = ()
         #: Whether the function has printed, or changed a stream.
-        self._used = False
+        self.used = False
         #: Signal handlers and finalizers print too, so `add` only appends, and never waits for this lock.
         self._sending = threading.Lock()
         self._held: deque[_Text] = deque()
@@ -66,8 +66,10 @@ class Prints:
         self._credit, self._counted = float(_BURST), 0.0
         self._retrying = False
         self._streams: dict[str, _Stream] = {}
+        self._own: tuple[_Stream, ...] = ()
         self._before: dict[str, object] = {}
-        self._in_row = False
+        #: Whether the streams stay replaced after a function.
+        self.in_row = False
         #: Writes to the worker's own descriptors that failed.
         self.lost = 0
 
@@ -79,30 +81,30 @@ class Prints:
         finally:
             sending.release()
 
-    def begin(self, head: Message) -> None:
+    def begin(self, head: Sequence[Any]) -> None:
         """Replace ``sys.stdout`` and ``sys.stderr`` until `end`. Messages with their texts begin with ``head``."""
-        self._head = head
+        self.head = head
         self._before = {"stdout": sys.stdout, "stderr": sys.stderr}
         # New ones for each function that finds changed ones: another may have closed, detached or reconfigured them.
-        if self._used or not self._streams:
+        if self.used or not self._streams:
             for number, name in enumerate(self._before, 1):
                 errors = "strict" if number == 1 else "backslashreplace"
                 raw = _Descriptor(self, number)
                 stream = _Stream(raw, encoding="utf-8", errors=errors, line_buffering=True)
                 stream.use = self._use
                 self._streams[name] = stream
-            self._used = False  # the end of a former stream counts as a use
-        sys.stdout, sys.stderr = self._streams["stdout"], self._streams["stderr"]
+            self.used = False  # the end of a former stream counts as a use
+        self._own = sys.stdout, sys.stderr = self._streams["stdout"], self._streams["stderr"]
 
     def end(self) -> bool:
         """Send what is held and restore the streams. Return whether the function has printed."""
         for name, stream in self._before.items():
             own = self._streams[name]
             if getattr(sys, name, None) is not own or len(own.__dict__) > 1:
-                self._used = True
+                self.used = True
             setattr(sys, name, stream)
-        if not self._used:
-            self._head = []
+        if not self.used:
+            self.head = ()
             return False
         for stream in self._streams.values():
             try:
@@ -114,46 +116,45 @@ class Prints:
             while self._held:
                 self._send(self._next())
         finally:
-            self._head = []
+            self.head = ()
             sending.release()
         return True
 
-    def begin_next(self, head: Message) -> None:
-        """Begin the next function of a row, as `begin`. The streams stay replaced between the functions of a row."""
-        if self._in_row and not self._used:
-            self._head = head
-            return
+    def begin_next(self, head: Sequence[Any]) -> None:
+        """Begin the next function of a row, as `begin`. The streams stay replaced between the functions of a row.
+
+        If they are ``in_row`` and not ``used``, setting ``head`` is all of this.
+        """
         self.end_row()
         self.begin(head)
-        self._in_row = True
+        self.in_row = True
 
     def end_next(self) -> bool:
         """End a function of a row, as `end`."""
-        own = self._streams
-        out, errors = own["stdout"], own["stderr"]
+        out, errors = self._own
         if (
-            self._used
+            self.used
             or sys.stdout is not out
             or sys.stderr is not errors
             or len(out.__dict__) > 1
             or len(errors.__dict__) > 1
         ):
-            self._in_row = False
+            self.in_row = False
             return self.end()
-        self._head = []
+        self.head = ()
         return False
 
     def end_row(self) -> None:
         """Restore the streams after a row of functions."""
-        if self._in_row:
-            self._in_row = False
+        if self.in_row:
+            self.in_row = False
             for name, stream in self._before.items():
                 setattr(sys, name, stream)
 
     def add(self, stream: int, data: bytes) -> None:
         """Send the text of a stream soon. In a process that the function has forked, write it to the descriptor."""
-        self._used = True
-        if not self._head or os.getpid() != self._process:
+        self.used = True
+        if not self.head or os.getpid() != self._process:
             self._write(stream, data)
             return
         # Once full, half of it is sent before more is held: a few large gaps are better than many small ones.
@@ -210,7 +211,7 @@ class Prints:
         """Return the message of the first texts held, as many as one stream has in a row."""
         first = self._held.popleft()
         if first.left_out:
-            return [*self._head, first.stream, first.left_out, ""]
+            return [*self.head, first.stream, first.left_out, ""]
         texts, size, cost = [first.text], len(first.text), len(first.text) + _OBJECT
         while self._held:
             after = self._held[0]
@@ -220,7 +221,7 @@ class Prints:
             size += len(after.text)
             cost += len(after.text) + _OBJECT
         self._size = self._size - cost if self._held else 0
-        return [*self._head, first.stream, 0, "".join(texts)]
+        return [*self.head, first.stream, 0, "".join(texts)]
 
     def _send(self, message: Message) -> None:
         channel = self._channel
@@ -253,7 +254,7 @@ class Prints:
             self._send_held()
 
     def _use(self) -> None:
-        self._used = True
+        self.used = True
 
     def _write(self, stream: int, data: bytes) -> None:
         try:

@@ -27,11 +27,8 @@ class ResultSlots:
         self._send = send
         self.arena = arena
         self._deferred: deque[Message] = deque()
-        self._ring = self._request = 0
-
-    def begin(self, ring: int, request: int) -> None:
-        """Take slots for a call from now on: by ring and request, or by 0 and the token of a job."""
-        self._ring, self._request = ring, request
+        #: The call that takes slots: ring and request, or 0 and the token of a job.
+        self.ring = self.request = 0
 
     def take(self, sizes: Sequence[int], *, wait: bool) -> list[int] | None:
         """Return the offsets of slots for ``sizes`` bytes; None if there is no memory, with ``wait`` after some seconds."""
@@ -52,7 +49,7 @@ class ResultSlots:
         return bool(self._deferred)
 
     def _ask(self, sizes: Sequence[int]) -> list[int]:
-        self._send([Kind.ROOM, self._ring, self._request, [*sizes]])
+        self._send([Kind.ROOM, self.ring, self.request, [*sizes]])
         while True:
             message = self._channel.receive(block=True)
             if message is None:

@@ -326,7 +326,7 @@ class _Worker:
     def _apply(self, message: Message) -> Message:
         self._rings.pause()
         self._prints.begin([Kind.PRINTED, message[1]])
-        self._slots.begin(0, message[1])
+        self._slots.ring, self._slots.request = 0, message[1]
         try:
             return self._functions.apply(message)
         finally:

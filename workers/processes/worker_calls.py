@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
-from ..ipc.call_ring import BY_MESSAGE, DOZE_S, RAISED, RETURNED, CallEntry, ServingCallRing
+from ..ipc.call_ring import BY_MESSAGE, DOZE_S, RAISED, RETURNED, RETURNED_PLAIN, WAKE_AT, ServingCallRing
 from ..ipc.channel import Channel, Message
 from ..ipc.gate import WorkerGate
 from ..ipc.protocol import PLACED, PLAIN, SCALARS, Kind
@@ -36,6 +36,8 @@ _LOOK_S: Final = 0.001
 _SHORT_NS: Final = 50_000
 #: Bells that one call receives; they are equal.
 _BELLS: Final = 256
+#: Kinds that each call needs: a name of this module is found sooner than one of an enumeration.
+_ANSWER, _THREW, _PRINTED = Kind.ANSWER, Kind.THREW, Kind.CALL_PRINTED
 
 
 class _Attached:
@@ -203,6 +205,7 @@ class WorkerCalls:
     def _serve(self, gate: WorkerGate) -> None:
         since = time.monotonic()
         self._row.begin(since, unread=self._has_unread)
+        until = since + _LOOK_S
         count = 0
         found = True
         while found:
@@ -211,28 +214,28 @@ class WorkerCalls:
             alone = len(rings) == 1
             for attached in rings:
                 ring = attached.ring
+                take, words = ring.take_fields, ring.words
                 try:
-                    entry = ring.take()
-                    if entry is not None:
+                    while (entry := take()) is not None:
                         found = True
                         count += 1
                         # Of one ring, a client is woken for a call when the next one is taken, which has a fence.
-                        if alone and ring.must_ring(fenced=True):
+                        if alone and words[WAKE_AT] and ring.must_ring(fenced=True):
                             self._wake(attached)
                         gate.count()
                         self._call(attached, entry)
-                        if alone and not gate.is_closed:
-                            continue
+                        if not alone or gate.closed[0] or time.monotonic() >= until:
+                            break
                     if ring.must_ring():
                         self._wake(attached)
                 except MalformedRing as error:
                     self.detach(ring.number)
                     self._prints.send([Kind.CALLS_BROKEN, ring.number, str(error)])
-                if found and gate.is_closed:
+                if found and gate.closed[0]:
                     found = False
                     break
             now = time.monotonic()
-            if count and (not found or now >= since + _LOOK_S):
+            if count and (not found or now >= until):
                 pace = int((now - since) / count * 1e9)
                 for attached in self._rings.values():
                     attached.ring.note_pace(pace)
@@ -242,21 +245,25 @@ class WorkerCalls:
                         if attached.ring.must_ring():
                             self._wake(attached)
                     return
-                since, count = now, 0
+                since, until, count = now, now + _LOOK_S, 0
 
     def _wake(self, attached: _Attached) -> None:
         """Wake a client, which waits for a call."""
         self._row.interrupt()
         attached.wake()
 
-    def _call(self, attached: _Attached, entry: CallEntry) -> None:
+    def _call(self, attached: _Attached, entry: tuple[int, int, int, bytes]) -> None:
         ring = attached.ring
         _, number, request, arguments = entry
         known = attached.functions.get(number & (PLACED - 1))
         if known is None:
             raise MalformedRing(f"a call of function {number}, which the client does not have here")
-        self._prints.begin_next([Kind.CALL_PRINTED, ring.number, request])
-        self._slots.begin(ring.number, request)
+        prints, slots = self._prints, self._slots
+        if prints.in_row and not prints.used:
+            prints.head = _PRINTED, ring.number, request
+        else:
+            prints.begin_next((_PRINTED, ring.number, request))
+        slots.ring, slots.request = ring.number, request
         try:
             if number & SCALARS:
                 answer = self._functions.call_short(attached.client, known, arguments)
@@ -265,14 +272,16 @@ class WorkerCalls:
             else:
                 answer = self._functions.call(attached.client, known, arguments, plain=number >= PLAIN)
         finally:
-            printed = self._prints.end_next()
+            printed = prints.end_next()
+        if isinstance(answer, bytes):
+            if not printed and ring.complete(RETURNED_PLAIN, answer):
+                return
+            answer = _ANSWER, pickle.dumps(unpack_scalar(answer), pickle.HIGHEST_PROTOCOL)
         kind = answer[0]
-        if not printed and kind is Kind.ANSWER and ring.complete(answer[2] if len(answer) > 2 else RETURNED, answer[1]):
+        if not printed and kind is _ANSWER and ring.complete(RETURNED, answer[1]):
             return
-        if not printed and kind is Kind.THREW and ring.complete(RAISED, _pack_raised(*answer[1:])):
+        if not printed and kind is _THREW and ring.complete(RAISED, _pack_raised(*answer[1:])):
             return
-        if len(answer) > 2 and kind is Kind.ANSWER:
-            answer = kind, pickle.dumps(unpack_scalar(answer[1]), pickle.HIGHEST_PROTOCOL)
         self._prints.send(_answer(ring.number, request, *answer))
         ring.complete(BY_MESSAGE)
 

@@ -64,6 +64,45 @@ def test_a_dozing_worker_is_asked_for_at_each_fourth_entry_and_one_that_sleeps_a
         assert rung == [1, 20]  # sixteen entries wait at the eighteenth
 
 
+@pytest.mark.parametrize(
+    ("pace_ns", "dozes", "ended", "goes_on"),
+    [
+        (5_000, True, 0, True),
+        (5_000, False, 0, False),  # it sleeps until it is rung for
+        (0, True, 0, False),  # nobody knows how long its calls take
+        (100_000, True, 0, False),
+        (100_000, True, 9, True),  # only those count that have not ended
+    ],
+)
+def test_a_row_of_short_calls_stays_with_a_worker_that_keeps_up(
+    pace_ns: int, dozes: bool, ended: int, goes_on: bool
+) -> None:
+    memory = bytearray(NBYTES)
+    worker = ServingCallRing(1, memory)
+    ours, bell = socket.socketpair()
+    with ours, bell:
+        ring = ClientCallRing(1, SubmittingCallRing(1, memory), ours)
+        for request in range(1, 11):
+            call = RingCall(1, b"", 0, None, None)
+            call.request = request
+            assert ring.append(call, deque())
+        for _ in range(ended):
+            worker.take()
+            worker.complete(RETURNED)
+        worker.note_pace(pace_ns)
+        worker.sleep(dozes=dozes)
+        assert ring.goes_on == goes_on
+        if goes_on:
+            worker.awake()
+            count = 10
+            while ring.goes_on and count < 64:
+                count += 1
+                call = RingCall(1, b"", 0, None, None)
+                call.request = count
+                assert ring.append(call, deque())
+            assert count == min(48, 249_999 // pace_ns + ended)
+
+
 def _count_bells(bell: socket.socket) -> int:
     try:
         return len(bell.recv(64))

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import wait
+from contextvars import Context, ContextVar
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -100,3 +102,30 @@ def test_a_worker_dozes_on_other_processors_than_its_client_and_calls_functions_
     finally:
         os.sched_setaffinity(0, whole)
     wait_until(lambda: os.sched_getaffinity(worker) == whole, "the set is whole again")
+
+
+def test_finalizers_of_ended_calls_may_submit_others(lone_pool: poolrt.Pool) -> None:
+    wait_until(partial(_has_row, lone_pool, _sleep, 0), "the function is called on a ring")
+    for _ in range(20):
+        lone_pool.submit(_sleep, 0).result(BOUND_S)
+    variable: ContextVar[Any] = ContextVar("variable")
+    found: list[Any] = []
+
+    class Calling:
+        def __del__(self) -> None:
+            found.append(lone_pool.submit(_sleep, 0))
+
+    def submit() -> Any:
+        variable.set(Calling())  # the call has the last reference to the context
+        return lone_pool.submit(_sleep, 0)
+
+    def submit_all() -> None:
+        futures = [Context().run(submit) for _ in range(200)]
+        assert [each.result() for each in futures] == [0] * 200
+
+    thread = threading.Thread(target=submit_all, daemon=True)
+    thread.start()
+    thread.join(BOUND_S)
+    assert not thread.is_alive()
+    wait_until(lambda: len(found) == 200, "all finalizers have run")
+    assert [each.result(BOUND_S) for each in found] == [0] * 200
