@@ -54,5 +54,6 @@ class Grid:
 
 def in_one_stride(op: Deconvolution) -> Deconvolution:
     """Return a deconvolution of single elements to all of the kernel as one whose kernel is a stride long: none is moved."""
-    is_one = set(op.src.dims[2:]) == {1} and op.dst.dims[2:] == op.weights.dims[2:] and not any(op.padding_l)
+    moved = any((*op.padding_l, *op.padding_r, *op.dilations))
+    is_one = set(op.src.dims[2:]) == {1} and op.dst.dims[2:] == op.weights.dims[2:] and not moved
     return replace(op, strides=op.weights.dims[2:]) if is_one else op

@@ -75,6 +75,7 @@ def test_products_are_cut_until_they_stay_in_the_cache(
     [
         (Window((9, 40), (3, 3), (2, 2), NONE, NONE, NONE), Channels(1, 1, 2, 2), "only dense whole strides"),
         (Window((9, 41), (2, 2), (2, 2), (0, 1), NONE, NONE), Channels(1, 1, 2, 2), "only dense whole strides"),
+        (Window((1, 1), (1, 1), (3, 3), NONE, NONE, (2, 2)), Channels(1, 1, 2, 2), "only dense whole strides"),
         (Window((20, 48), (2, 3), (2, 3), NONE, NONE, NONE), Channels(1, 1, 2, 2), "along the width"),
         (Window((8, 40), (4, 4), (2, 2), NONE, NONE, NONE), Channels(1, 1, 2, 2), "too many"),
         (Window((80, 80), (4, 4), (2, 2), NONE, (1, 1), (1, 1)), Channels(1, 1, 9, 8), "copies of src"),
