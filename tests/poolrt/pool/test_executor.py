@@ -38,7 +38,7 @@ def test_a_future_that_is_cancelled_is_never_called(pool: poolrt.Pool, tmp_path:
     done, _ = concurrent.futures.wait(waiting, timeout=0)
     assert done == set(waiting[::2])
     (tmp_path / "end").touch()
-    concurrent.futures.wait(waiting, BOUND_S)
+    concurrent.futures.wait([*waiting, *holding], BOUND_S)
     assert {path.name for path in tmp_path.iterdir()} == {"end", *map(str, range(1, 300, 2))}
     assert model.run(x=np.ones((4, 8), np.float32))["y"].sum() == 32
     assert pool.stats()["queue"] == {"waiting": 0, "in_flight": 0, "creating": 0}
