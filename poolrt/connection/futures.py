@@ -161,7 +161,7 @@ class PoolFuture(ReleasingFuture[T]):
         May be repeated.
         """
         noting = self._noting
-        # Whatever waits for this future, or is called at its end, has made the condition with this lock.
+        # A thread that waits for this future, or adds a callback, makes the condition first, and uses this lock.
         if not noting.acquire(False):
             return False
         try:

@@ -1,4 +1,4 @@
-"""Which ring takes the next calls: the one with the shortest queue. The caller holds the lock of the rings."""
+"""Which ring takes the next calls, unless a row goes on at one: that with the shortest queue. The caller locks the rings."""
 
 from __future__ import annotations
 
