@@ -8,6 +8,7 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
+from ..errors import ModelError, UnsupportedNode
 from ..values import Value
 from .bounds import Bound
 from .call import NodeCall
@@ -38,9 +39,7 @@ def _both(call: NodeCall, condition: Value, outer: Scope, add_nodes: AddNodes) -
     if math.prod(condition.shape) != 1 or condition.dtype != "bool":
         raise call.malformed(f"the condition: expect one bool, got {condition.dtype} of {condition.shape}")
     m = call.math
-    one, other = (
-        _run(call, call.graph_attribute(name), outer, [], add_nodes) for name in ("then_branch", "else_branch")
-    )
+    one, other = (_branch_that_fits(call, name, outer, add_nodes) for name in ("then_branch", "else_branch"))
     chooses = m.reshape(condition, ())
     results: list[Item | None] = []
     for number, (left, right) in enumerate(zip(one, other, strict=True)):
@@ -54,6 +53,21 @@ def _both(call: NodeCall, condition: Value, outer: Scope, add_nodes: AddNodes) -
             raise call.ask(what, asked) if asked else call.computed(f"{what}; the condition must be constant")
         results.append(m.select(chooses, left, right))
     return tuple(results)
+
+
+def _branch_that_fits(call: NodeCall, name: str, outer: Scope, add_nodes: AddNodes) -> _Results:
+    """Return the results of a branch that a run may choose.
+
+    A model for two kinds of input has a branch for each, of which only the chosen one fits the shapes: no error of the model.
+    """
+    try:
+        return _run(call, call.graph_attribute(name), outer, [], add_nodes)
+    except UnsupportedNode:
+        raise
+    except ModelError as error:
+        what = f"a run chooses a branch, and the {name} does not fit: {error}"
+        asked = call.inputs_of(0)
+        raise (call.ask(what, asked) if asked else call.computed(f"{what}; the condition must be constant")) from error
 
 
 def loop(call: NodeCall, outer: Scope, add_nodes: AddNodes) -> _Results:

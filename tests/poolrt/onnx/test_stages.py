@@ -193,6 +193,34 @@ def test_an_error_in_a_later_stage_names_the_node_and_the_tensors_that_it_is_giv
     check(found, expected, {"x": np.array([1, 2, -1, -3, 4, 5], np.float32)})
 
 
+@pytest.mark.parametrize("computed", [False, True])
+def test_a_session_runs_a_model_for_two_widths_of_which_each_fits_one_branch(
+    computed: bool, cache: PrimitiveProvider
+) -> None:
+    then, other = (
+        staged_models.graph([node("MatMul", ["x", name], [name + " result"])], {}, {name + " result": (FLOAT, None)})
+        for name in ("wide", "narrow")
+    )
+    nodes = [node("If", ["c"], ["y"], then_branch=then, else_branch=other)]
+    inputs: dict[str, Any] = {"x": (FLOAT, [2, "n"])}
+    if computed:
+        nodes = [node("ReduceSum", ["x"], ["sum"], keepdims=0), node("Greater", ["sum", "zero"], ["c"]), *nodes]
+    else:
+        inputs["c"] = (staged_models.BOOL, [])
+    weights = {
+        name: np.arange(3.0 * rows, dtype=np.float32).reshape(rows, 3) for name, rows in (("wide", 4), ("narrow", 5))
+    }
+    source = made(nodes, inputs, {"y": FLOAT}, **weights)
+    found, expected = session(source, cache), rival(source)
+    for _ in range(2):
+        for width, sign in ((4, 1), (5, -1)):
+            feed: dict[str, Array] = {"x": np.full((2, width), sign, np.float32)}
+            check(found, expected, feed if computed else {**feed, "c": np.array(sign > 0)})
+            wrong = {"x": -feed["x"]} if computed else {**feed, "c": np.array(sign < 0)}
+            with pytest.raises(ort.InvalidGraph, match="MatMul"):
+                found.run(None, wrong)
+
+
 def test_what_no_stage_can_compute_is_refused_as_before(cache: PrimitiveProvider) -> None:
     """An option that poolrt does not have, for constant and for counted sizes."""
     kind = {"x": (FLOAT, [6, 4])}

@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
-from poolrt import UnsupportedNode, load_onnx
+from poolrt import ModelError, UnsupportedNode, load_onnx
 
 from .node_tests import interpret
 
@@ -86,6 +86,28 @@ def test_branches_of_other_shapes_are_refused() -> None:
     with pytest.raises(UnsupportedNode, match=r"give the input while loading: values=\{'c': ...\}"):
         load_onnx(chosen)
     assert load_onnx(chosen, values={"c": False}).outputs == {"y": (4, 3)}
+
+
+def test_a_branch_for_other_shapes_is_no_error_until_it_is_chosen() -> None:
+    kinds = {"one": TensorProto.FLOAT}
+    branches: dict[str, Any] = {
+        "then_branch": body([node("MatMul", ["x", "wide"], ["one"])], {}, kinds),
+        "else_branch": body([node("MatMul", ["x", "narrow"], ["one"])], {}, kinds),
+    }
+    weights = {"wide": np.ones((4, 2), np.float32), "narrow": np.ones((3, 2), np.float32)}
+    x = {"x": np.ones((5, 4), np.float32)}
+    given = model_of(
+        [node("If", ["c"], ["y"], **branches)], {**x, "c": np.array(True)}, {"y": TensorProto.FLOAT}, **weights
+    )
+    with pytest.raises(UnsupportedNode, match=r"else_branch does not fit: .*MatMul.*: values=\{'c': ...\}"):
+        load_onnx(given)
+    assert load_onnx(given, values={"c": True}).outputs == {"y": (5, 2)}
+    with pytest.raises(ModelError, match="MatMul"):
+        load_onnx(given, values={"c": False})
+    nodes = [node("ReduceSum", ["x"], ["sum"], keepdims=0), node("Cast", ["sum"], ["c"], to=TensorProto.BOOL)]
+    computed = model_of([*nodes, node("If", ["c"], ["y"], **branches)], x, {"y": TensorProto.FLOAT}, **weights)
+    with pytest.raises(UnsupportedNode, match=r"does not fit.*the condition must be constant"):
+        load_onnx(computed)
 
 
 def test_a_computed_condition_ends_a_loop() -> None:
