@@ -10,10 +10,12 @@ from .problem import Problem, normals
 
 
 def deconvolutions() -> Iterator[Problem]:
-    """Yield what U-Net, generators and segmentation networks enlarge with, one of them depthwise."""
+    """Yield what U-Net, generators and segmentation networks enlarge with, two of them depthwise."""
     for dims, outputs, kernel, stride, padding, groups in (
         ((1, 128, 56, 56), 64, 2, 2, 0, 1), ((1, 256, 16, 16), 128, 4, 2, 1, 1), ((1, 64, 32, 32), 64, 3, 1, 1, 1),
         ((1, 64, 56, 56), 64, 4, 2, 1, 64), ((1, 100, 1, 1), 512, 4, 1, 0, 1), ((1, 21, 28, 28), 21, 16, 8, 0, 1),
+        ((1, 21, 12, 12), 21, 64, 32, 0, 1), ((1, 21, 14, 14), 21, 32, 16, 8, 1), ((1, 21, 8, 8), 21, 64, 32, 16, 21),
+        ((1, 32, 28, 28), 32, 10, 5, 2, 1), ((1, 512, 16, 16), 256, 4, 2, 1, 1), ((1, 128, 32, 32), 64, 3, 2, 1, 1),
     ):  # fmt: skip
         inner, outer = dims[1] // groups, outputs // groups
         weights = normals(groups, outer, inner, kernel, kernel)

@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import struct
-from typing import Final
-
-from poolrt.cachestore.deferred_dataclass import replace
+from collections.abc import Iterator
+from typing import Final, NamedTuple
 
 from ...desc import Arg, Deconvolution, Matmul, MemoryDesc, PrimitiveAttr, item_size
 from ...engines.target import Target
+from ...kernels.native.deconvolution import MOST_PHASES
 from ..nested.builder import NestedBuilder, memory, shifted
 from ..primitive_desc import UnsupportedPrimitive, primitive_desc
 from ..program import LaunchArgument, Program
-from .blocks import refuse
-from .chain import chain, chain_source, refuse_chain
+from .chain import chain, chain_source
+from .deconvolution_grid import even_part, in_three
+from .deconvolution_layouts import SPATIAL, refuse_memories, row_major
 from .deconvolution_phases import NativePhasesDeconvolution
 from .deconvolution_planes import NativePlanesDeconvolution
+from .deconvolution_wide import NativeWideDeconvolution
 
-#: Spatial dimensions that the kernel has, and its largest stride along the width.
-_SPATIAL: Final = 3
-_MOST_PHASES: Final = 16
-#: Bytes of products of images computed at once, and of one image at most.
-_AT_ONCE: Final = 1 << 20
+#: Bytes of products that stay in the second-level cache until they are added up. Products of fewer rows than these are slow, so
+#: large images have that many unless they take more bytes; and bytes of one output channel at most.
+_NEAR: Final = 384 << 10
+_ROWS: Final = 64
+_FAR: Final = 64 << 20
 _MOST: Final = 1 << 30
 
 
@@ -41,20 +44,13 @@ class NativeDeconvolution:
         op = self.complete(op, attr, target)
         if self._depthwise and op.weights.dims[1] != 1:
             return f"{op.weights.dims[1]} input channels a group; only one is supported"
-        if op.src.ndims - 2 > _SPATIAL:
-            return f"{op.src.ndims - 2} spatial dimensions; at most {_SPATIAL} are supported"
-        if op.strides[-1] > _MOST_PHASES:
-            return f"stride {op.strides[-1]} along the width; at most {_MOST_PHASES} is supported"
-        if not (op.src.is_plain and op.dst.is_plain and (op.bias is None or op.bias.is_plain)):
-            return "src, bias and dst must be row-major"
-        dtype = op.dst.dtype
-        if op.weights.dtype != dtype or (op.bias is not None and op.bias.dtype != dtype):
-            return f"weights and bias must be {dtype}"
-        refused = refuse(op.src, op.dst, dtypes=("f32", "f64")) or refuse_chain(attr, op.dst)
+        refused = refuse_memories(op, attr, ("f32", "f64"))
+        if refused is None and op.strides[-1] > MOST_PHASES:
+            refused = f"stride {op.strides[-1]} along the width; at most {MOST_PHASES} is supported"
         if refused or self._depthwise:
             return refused
-        if _product_bytes(op) > _MOST:
-            return f"the products of an image take {_product_bytes(op)} bytes, more than {_MOST}"
+        if _output_bytes(op) > _MOST:
+            return f"the products of an output channel take {_output_bytes(op)} bytes, more than {_MOST}"
         try:
             self.program(op, attr, target)
         except UnsupportedPrimitive as error:
@@ -62,32 +58,25 @@ class NativeDeconvolution:
         return None
 
     def complete(self, op: Deconvolution, attr: PrimitiveAttr, target: Target) -> Deconvolution:
-        src, dst = (md.with_tag("") if md.is_any else md for md in (op.src, op.dst))
-        bias = op.bias.with_tag("") if op.bias is not None and op.bias.is_any else op.bias
-        op = replace(op, src=src, bias=bias, dst=dst)
-        return replace(op, weights=self._inner(op.weights)) if op.weights.is_any else op
+        return row_major(op, self._inner(op.weights))
 
     def program(self, op: Deconvolution, attr: PrimitiveAttr, target: Target) -> Program:
         build = NestedBuilder(target)
         if op.dst.elements == 0:
             return build.program()
-        batch, size = op.dst.dims[0], item_size(op.dst.dtype)
-        src, dst = memory(Arg.SRC), memory(Arg.DST)
+        src, dst, bias, other = memory(Arg.SRC), memory(Arg.DST), memory(Arg.BIAS), chain_source(attr)
         weights = build.reorder_once(op.weights, memory(Arg.WEIGHTS), self._inner(op.weights))
         tables, numbers = _tables(op)
-        nbytes = _product_bytes(op)
-        step = batch if self._depthwise or not nbytes else _images(batch, nbytes)
-        columns = None if self._depthwise else build.book(step * nbytes)
-        for first in range(0, batch, step):
-            images = shifted(src, size * first * op.src.elements // batch)
-            if columns is not None and nbytes:
-                _multiply(build, op, step, weights, images, columns)
-            at = size * first * op.dst.elements // batch
-            other = chain_source(attr)
-            _add_up(
-                build, op, attr, step, (columns or images, weights, shifted(dst, at)),
-                shifted(other, at) if other[0] == "m" else other, numbers, self._depthwise,
-            )  # fmt: skip
+        if self._depthwise:
+            whole = _Part(op, 0, op.dst.dims[0], 0, op.groups, 0, op.dst.dims[1] // op.groups)
+            whole.add_up(build, attr, (src, weights, bias, dst, other), numbers, True)
+        else:
+            parts = list(_Part.all_of(op))
+            columns = build.book(max(part.product_bytes for part in parts))
+            for part in parts:
+                if part.product_bytes:
+                    part.multiply(build, weights, src, columns)
+                part.add_up(build, attr, (columns, weights, bias, dst, other), numbers, False)
         return build.program()._replace(tables=tables)
 
     def _inner(self, weights: MemoryDesc) -> MemoryDesc:
@@ -97,60 +86,92 @@ class NativeDeconvolution:
         return weights.with_tag(f"a{'cde'[: weights.ndims - 2]}b")
 
 
-def _images(batch: int, nbytes: int) -> int:
-    """Return how many images are multiplied at once: a divisor of their number."""
-    most = max(1, min(batch, _AT_ONCE // nbytes))
-    return next(count for count in range(most, 0, -1) if batch % count == 0)
+class _Part(NamedTuple):
+    """What is computed at once: some images, groups of them, and outputs of each group."""
+
+    op: Deconvolution
+    image: int
+    images: int
+    group: int
+    groups: int
+    first: int
+    outputs: int
+
+    @classmethod
+    def all_of(cls, op: Deconvolution) -> Iterator[_Part]:
+        """Yield parts: whole images, or whole groups of one, or else outputs of a group."""
+        batch, outputs = op.dst.dims[0], op.dst.dims[1] // op.groups
+        one, taps = max(1, _output_bytes(op)), max(1, math.prod(op.weights.dims[2:]))
+        most = max(_NEAR // one, min(-(-_ROWS // taps), _FAR // one))
+        images = even_part(batch, most // op.dst.dims[1])
+        groups = op.groups if images > 1 else even_part(op.groups, most // outputs)
+        count = outputs if groups > 1 else even_part(outputs, most)
+        for image, group, first in itertools.product(
+            range(0, batch, images), range(0, op.groups, groups), range(0, outputs, count)
+        ):
+            yield cls(
+                op, image, min(images, batch - image), group, min(groups, op.groups - group), first, min(count, outputs - first)
+            )  # fmt: skip
+
+    @property
+    def product_bytes(self) -> int:
+        return self.images * self.groups * self.outputs * _output_bytes(self.op)
+
+    @property
+    def _channel(self) -> int:
+        return self.group * self.op.dst.dims[1] // self.op.groups + self.first
+
+    def multiply(
+        self, build: NestedBuilder, weights: LaunchArgument, src: LaunchArgument, columns: LaunchArgument
+    ) -> None:
+        """Add the product of weights (outputs and taps, inputs) and images (inputs, pixels), for each image and group."""
+        op, size = self.op, item_size(self.op.dst.dtype)
+        inputs, pixels, taps = op.weights.dims[1], math.prod(op.src.dims[2:]), math.prod(op.weights.dims[2:])
+        rows = self.outputs * taps
+        apart = op.dst.dims[1] // op.groups * taps * inputs, op.src.dims[1] * pixels
+        left = MemoryDesc(
+            (1, self.groups, rows, inputs), op.dst.dtype, strides=(op.groups * apart[0], apart[0], inputs, 1)
+        )
+        right = MemoryDesc(
+            (self.images, self.groups, inputs, pixels), op.dst.dtype, strides=(apart[1], inputs * pixels, pixels, 1)
+        )
+        product = Matmul(left, right, None, MemoryDesc((self.images, self.groups, rows, pixels), op.dst.dtype))
+        pd = primitive_desc(product, PrimitiveAttr(), build.target, references=False)
+        weights = shifted(weights, size * self._channel * taps * inputs)
+        src = shifted(src, size * (self.image * op.src.dims[1] + self.group * inputs) * pixels)
+        build.execute(pd, {Arg.SRC: weights, Arg.WEIGHTS: src, Arg.DST: columns})
+
+    def add_up(
+        self, build: NestedBuilder, attr: PrimitiveAttr, places: tuple[LaunchArgument, ...], numbers: tuple[int, ...],
+        depthwise: bool,
+    ) -> None:  # fmt: skip
+        """Add the sum of products, or of weights and images if ``depthwise``, into outputs of dst."""
+        op, size = self.op, item_size(self.op.dst.dtype)
+        src, weights, bias, dst, other = places
+        at = size * (self.image * op.dst.dims[1] + self._channel) * math.prod(op.dst.dims[2:])
+        bias = shifted(bias, size * self._channel) if op.bias is not None else ("i", 0)
+        depth, height, width, *sizes = numbers
+        starts: tuple[LaunchArgument, ...] = (("t", depth), ("t", height), ("t", width))
+        stride, channels = op.strides[-1], self.groups * self.outputs
+        build.run(
+            "deconvolution", (src, weights, bias, shifted(dst, at), shifted(other, at) if other[0] == "m" else other, *starts),
+            (*sizes, stride, channels, self.outputs), self.images * channels * math.prod(op.dst.dims[2:-1]), op.dst.elements,
+            scaled=depthwise, phases=stride if stride < 3 else 0, chain=chain(attr), dtype=op.dst.dtype,
+        )  # fmt: skip
 
 
-def _product_bytes(op: Deconvolution) -> int:
-    """Return the bytes of the products of an image: those of every tap with every pixel, of each output channel."""
-    taps, pixels = math.prod(op.weights.dims[2:]), math.prod(op.src.dims[2:])
-    return item_size(op.dst.dtype) * op.weights.dims[0] * taps * pixels
-
-
-def _multiply(
-    build: NestedBuilder, op: Deconvolution, count: int, weights: LaunchArgument, images: LaunchArgument,
-    columns: LaunchArgument,
-) -> None:  # fmt: skip
-    """Add the product of weights (outputs and taps, inputs) and images (inputs, pixels), for each image and group."""
-    inputs, pixels = op.weights.dims[1], math.prod(op.src.dims[2:])
-    rows = op.weights.dims[0] // op.groups * math.prod(op.weights.dims[2:])
-    shapes = (1, op.groups, rows, inputs), (count, op.groups, inputs, pixels), (count, op.groups, rows, pixels)
-    left, right, to = (MemoryDesc(dims, op.dst.dtype) for dims in shapes)
-    product = Matmul(left, right, None, to)
-    pd = primitive_desc(product, PrimitiveAttr(), build.target, references=False)
-    build.execute(pd, {Arg.SRC: weights, Arg.WEIGHTS: images, Arg.DST: columns})
-
-
-def _add_up(
-    build: NestedBuilder, op: Deconvolution, attr: PrimitiveAttr, count: int, places: tuple[LaunchArgument, ...],
-    other: LaunchArgument, numbers: tuple[int, ...], depthwise: bool,
-) -> None:  # fmt: skip
-    """Add the sum of products, or of weights and images if ``depthwise``, into images of dst."""
-    src, weights, dst = places
-    bias = memory(Arg.BIAS) if op.bias is not None else ("i", 0)
-    stride, outputs = op.strides[-1], op.dst.dims[1]
-    depth, height, width, *sizes = numbers
-    starts: tuple[LaunchArgument, ...] = (("t", depth), ("t", height), ("t", width))
-    items = count * math.prod(op.dst.dims[1:-1])
-    build.run(
-        "deconvolution", (src, weights, bias, dst, other, *starts), (*sizes, stride, outputs, outputs // op.groups), items,
-        op.dst.elements, scaled=depthwise, phases=stride if stride < 3 else 0, chain=chain(attr), dtype=op.dst.dtype,
-    )  # fmt: skip
+def _output_bytes(op: Deconvolution) -> int:
+    """Return the bytes of the products of an output channel of an image: those of every tap with every pixel."""
+    return item_size(op.dst.dtype) * math.prod(op.weights.dims[2:]) * math.prod(op.src.dims[2:])
 
 
 def _tables(op: Deconvolution) -> tuple[bytes, tuple[int, ...]]:
     """Return the kernel's tables, where those of each dimension begin, and the sizes that it takes."""
-    missing = _SPATIAL - (op.src.ndims - 2)
-    ones, zeros = (1,) * missing, (0,) * missing
-    sizes, wanted, kernel = (
-        (*ones, *op.src.dims[2:]), (*ones, *op.dst.dims[2:]), (*ones, *op.weights.dims[2:])
-    )  # fmt: skip
-    strides, dilations, padding = (*ones, *op.strides), (*zeros, *op.dilations), (*zeros, *op.padding_l)
+    sizes, wanted, kernel, strides, padding = in_three(op)
+    dilations = (*(0,) * (SPATIAL - len(op.dilations)), *op.dilations)
     tables, starts, records = b"", [], []
-    for axis in range(_SPATIAL):
-        is_width = axis == _SPATIAL - 1
+    for axis in range(SPATIAL):
+        is_width = axis == SPATIAL - 1
         taps = [
             [
                 (k, (index + padding[axis] - k * (dilations[axis] + 1)) // strides[axis])
@@ -172,6 +193,7 @@ def _tables(op: Deconvolution) -> tuple[bytes, tuple[int, ...]]:
 
 IMPLEMENTATIONS = (
     NativePlanesDeconvolution(),
+    NativeWideDeconvolution(),
     NativeDeconvolution(True),
     NativePhasesDeconvolution(),
     NativeDeconvolution(False),

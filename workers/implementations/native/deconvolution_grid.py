@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import Final
 
 from poolrt.cachestore.deferred_dataclass import dataclass, replace
 
 from ...desc import Deconvolution
-
-#: Spatial dimensions that kernels have.
-SPATIAL: Final = 3
+from .deconvolution_layouts import SPATIAL
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +24,7 @@ class Grid:
 
     @classmethod
     def of(cls, op: Deconvolution) -> Grid:
-        missing = SPATIAL - (op.src.ndims - 2)
-        ones, zeros = (1,) * missing, (0,) * missing
-        src, dst = (*ones, *op.src.dims[2:]), (*ones, *op.dst.dims[2:])
-        kernel, strides, padding = (*ones, *op.weights.dims[2:]), (*ones, *op.strides), (*zeros, *op.padding_l)
+        src, dst, kernel, strides, padding = in_three(op)
         first = tuple(pad // stride for pad, stride in zip(padding, strides, strict=True))
         last = ((size - 1 + pad) // stride for size, pad, stride in zip(dst, padding, strides, strict=True))
         positions = tuple(b - a + 1 for a, b in zip(first, last, strict=True))
@@ -52,8 +46,22 @@ class Grid:
         return self.taps == (1, 1, 1) and self.positions == self.src and self.first == (0, 0, 0)
 
 
+def in_three(op: Deconvolution) -> tuple[tuple[int, ...], ...]:
+    """Return in three dimensions each the sizes of src, dst and kernel, strides, and padding at the beginning."""
+    missing = SPATIAL - (op.src.ndims - 2)
+    ones, zeros = (1,) * missing, (0,) * missing
+    sizes = (op.src.dims[2:], op.dst.dims[2:], op.weights.dims[2:], op.strides)
+    return (*((*ones, *each) for each in sizes), (*zeros, *op.padding_l))
+
+
 def in_one_stride(op: Deconvolution) -> Deconvolution:
     """Return a deconvolution of single elements to all of the kernel as one whose kernel is a stride long: none is moved."""
     moved = any((*op.padding_l, *op.padding_r, *op.dilations))
     is_one = set(op.src.dims[2:]) == {1} and op.dst.dims[2:] == op.weights.dims[2:] and not moved
     return replace(op, strides=op.weights.dims[2:]) if is_one else op
+
+
+def even_part(length: int, most: int) -> int:
+    """Return the length of equal parts of at most ``most``, the last of which may be shorter."""
+    most = max(1, min(length, most))
+    return -(-length // -(-length // most))

@@ -11,7 +11,7 @@ import itertools
 import math
 from typing import Final, NamedTuple
 
-from poolrt.cachestore.deferred_dataclass import dataclass, replace
+from poolrt.cachestore.deferred_dataclass import dataclass
 
 from ...desc import Arg, Deconvolution, Matmul, MemoryDesc, PrimitiveAttr
 from ...engines.target import Target
@@ -19,14 +19,15 @@ from ...kernels.native.deconvolution_phases import STRIDES
 from ..nested.builder import NestedBuilder, memory, shifted
 from ..primitive_desc import UnsupportedPrimitive, primitive_desc
 from ..program import LaunchArgument, Program
-from .blocks import refuse
-from .chain import chain, chain_source, refuse_chain
-from .deconvolution_grid import SPATIAL, Grid, in_one_stride
+from .chain import chain, chain_source
+from .deconvolution_grid import Grid, even_part, in_one_stride
+from .deconvolution_layouts import refuse_memories, row_major
 
 #: Bytes of products that stay in the second-level cache until they are written to dst, and of what they are made of.
 _NEAR: Final = 384 << 10
-#: Products at most for each pixel of src and phase: at the edges some are computed that no element of dst needs.
-_MORE: Final = 1.15
+#: Products at most for each pixel of src and phase: at the edges some are computed that no element of dst needs. A product for
+#: each tap, and their sums, take longer up to there.
+_MORE: Final = 1.4
 #: Rows of weights at multiples of so many bytes compete for the same lines of the first-level cache, which more of them than
 #: these slow down.
 _ALIASING: Final = 1024
@@ -43,15 +44,15 @@ class NativePhasesDeconvolution:
 
     def reject(self, op: Deconvolution, attr: PrimitiveAttr, target: Target) -> str | None:
         op = in_one_stride(self.complete(op, attr, target))
-        if op.src.ndims - 2 > SPATIAL:
-            return f"{op.src.ndims - 2} spatial dimensions; at most {SPATIAL} are supported"
+        if refused := refuse_memories(op, attr):
+            return refused
         if op.weights.dims[1] == 1 or op.dst.elements == 0 or op.weights.elements == 0:
             return "weights without elements, or of one input channel a group"
         if any(k % stride for k, stride in zip(op.weights.dims[2:], op.strides, strict=True)) or any(op.dilations):
             return f"kernel {op.weights.dims[2:]} with stride {op.strides}: only dense whole strides are supported"
         grid = Grid.of(op)
-        if grid.phases == 1 or not (grid.is_element or grid.strides[-1] in STRIDES):
-            return f"stride {op.strides}; only {', '.join(map(str, STRIDES))} along the width are supported"
+        if grid.phases == 1:
+            return f"stride {op.strides}; a longer one is needed"
         if math.prod(grid.positions) > _MORE * math.prod(grid.src):
             return f"{math.prod(grid.positions)} products a phase are too many for {math.prod(grid.src)} pixels"
         depth, weights = _depth(op, grid), op.weights.dims[0] * grid.phases
@@ -59,12 +60,6 @@ class NativePhasesDeconvolution:
             return "copies of src take more memory than products"
         if not grid.is_src and 4 * weights % _ALIASING == 0 and depth > _FEW:
             return f"{depth} rows of weights compete for the same lines of the caches"
-        if not (op.src.is_plain and op.dst.is_plain and (op.bias is None or op.bias.is_plain)):
-            return "src, bias and dst must be row-major"
-        if op.weights.dtype != "f32" or (op.bias is not None and op.bias.dtype != "f32"):
-            return "weights and bias must be f32"
-        if refused := refuse(op.src, op.dst) or refuse_chain(attr, op.dst):
-            return refused
         try:
             self.program(op, attr, target)
         except UnsupportedPrimitive as error:
@@ -72,10 +67,7 @@ class NativePhasesDeconvolution:
         return None
 
     def complete(self, op: Deconvolution, attr: PrimitiveAttr, target: Target) -> Deconvolution:
-        src, dst = (md.with_tag("") if md.is_any else md for md in (op.src, op.dst))
-        bias = op.bias.with_tag("") if op.bias is not None and op.bias.is_any else op.bias
-        op = replace(op, src=src, bias=bias, dst=dst)
-        return replace(op, weights=_inner(in_one_stride(op))) if op.weights.is_any else op
+        return row_major(op, _inner(in_one_stride(op)))
 
     def program(self, op: Deconvolution, attr: PrimitiveAttr, target: Target) -> Program:
         op = in_one_stride(op)
@@ -117,12 +109,12 @@ class _Cut:
     def of(cls, op: Deconvolution, grid: Grid) -> _Cut:
         axis = 0 if grid.positions[0] > 1 else 1
         row, length = math.prod(grid.positions[axis + 1 :]), grid.positions[axis]
-        rows = _even(length, _NEAR // (4 * _depth(op, grid) * row))
+        rows = even_part(length, _NEAR // (4 * max(_depth(op, grid), grid.phases) * row))
         one, outputs = 4 * grid.phases * rows * row, op.dst.dims[1] // op.groups
-        count = _even(outputs, _NEAR // one)
+        count = even_part(outputs, _NEAR // one)
         images = 1
         if count == outputs and rows == length and op.groups == 1:
-            images = _even(op.dst.dims[0], _NEAR // max(one * outputs, 4 * _depth(op, grid) * rows * row))
+            images = even_part(op.dst.dims[0], _NEAR // max(one * outputs, 4 * _depth(op, grid) * rows * row))
         return cls(images, axis, rows, row, count)
 
 
@@ -155,6 +147,11 @@ class _Part(NamedTuple):
         inputs = self.op.weights.dims[1]
         return 4 * (self.image * self.op.src.dims[1] + self.group * inputs) * math.prod(self.grid.src)
 
+    @property
+    def is_turned(self) -> bool:
+        """Whether products have rows of outputs and phases: no vectors are interleaved for a stride along the width."""
+        return not (self.grid.is_element or self.grid.strides[-1] in STRIDES)
+
     def copy_windows(self, build: NestedBuilder, to: LaunchArgument) -> None:
         """Add the copy of what positions see of src: a matrix (taps and inputs; positions) an image."""
         inputs, sizes = self.op.weights.dims[1], self._sizes
@@ -163,26 +160,29 @@ class _Part(NamedTuple):
         places = (shifted(memory(Arg.SRC), self._src), to)
         build.run("deconvolution_windows", places, numbers, self.images * depth, self.images * depth * math.prod(sizes))
 
-    def multiply(
-        self, build: NestedBuilder, first: int, count: int, places: tuple[LaunchArgument, ...]
-    ) -> None:  # fmt: skip
+    def multiply(self, build: NestedBuilder, first: int, count: int, places: tuple[LaunchArgument, ...]) -> None:
         """Add the product of the weights of ``count`` outputs from number ``first`` on, and what positions see."""
         op, grid, depth = self.op, self.grid, _depth(self.op, self.grid)
         rows, columns, pixels = count * grid.phases, math.prod(self._sizes), math.prod(grid.src)
         number = (self.group * op.dst.dims[1] // op.groups + first) * grid.phases
         weights, windows, products = places
-        if grid.taps == (1, 1, 1):
-            left, at = MemoryDesc((1, rows, depth), "f32"), 4 * number * depth
-        else:
-            apart = op.dst.dims[1] * grid.phases
-            left, at = MemoryDesc((1, rows, depth), "f32", strides=(apart * depth, 1, apart)), 4 * number
-        right = MemoryDesc((self.images, depth, columns), "f32")
+        apart = op.dst.dims[1] * grid.phases
+        # The matrices (outputs and phases, depth) and (depth, positions): strides of rows and columns, places
+        ours, at = ((depth, 1), 4 * number * depth) if _has_rows_of_outputs(op) else ((1, apart), 4 * number)
+        image, row, skipped = depth * columns, columns, 0
         if grid.is_src:
-            right = MemoryDesc(right.dims, "f32", strides=(op.src.dims[1] * pixels, pixels, 1))
-            windows = shifted(windows, self._src + 4 * self.row * self.cut.row)
-        product = Matmul(left, right, None, MemoryDesc((self.images, rows, columns), "f32"))
-        pd = primitive_desc(product, PrimitiveAttr(), build.target, references=False)
-        build.execute(pd, {Arg.SRC: shifted(weights, at), Arg.WEIGHTS: windows, Arg.DST: products})
+            image, row, skipped = op.src.dims[1] * pixels, pixels, self._src + 4 * self.row * self.cut.row
+        weights, windows = shifted(weights, at), shifted(windows, skipped)
+        if self.is_turned:
+            left = MemoryDesc((self.images, columns, depth), "f32", strides=(image, 1, row))
+            right = MemoryDesc((1, depth, rows), "f32", strides=(apart * depth, ours[1], ours[0]))
+            places, to = (windows, weights), MemoryDesc((self.images, columns, rows), "f32")
+        else:
+            left = MemoryDesc((1, rows, depth), "f32", strides=(apart * depth, *ours))
+            right = MemoryDesc((self.images, depth, columns), "f32", strides=(image, row, 1))
+            places, to = (weights, windows), MemoryDesc((self.images, rows, columns), "f32")
+        pd = primitive_desc(Matmul(left, right, None, to), PrimitiveAttr(), build.target, references=False)
+        build.execute(pd, {Arg.SRC: places[0], Arg.WEIGHTS: places[1], Arg.DST: products})
 
     def write(
         self, build: NestedBuilder, attr: PrimitiveAttr, first: int, count: int, products: LaunchArgument
@@ -203,22 +203,23 @@ class _Part(NamedTuple):
         offset = (self.image * op.dst.dims[1] + channel) * volume + begins[0] * slab + 4 * begins[1] * width
         other = chain_source(attr)
         bias = shifted(memory(Arg.BIAS), 4 * channel) if op.bias is not None else ("i", 0)
-        phase = 4 * math.prod(sizes)
-        numbers = (
-            count, slabs, rows, begins[0] + grid.padding[0], begins[1] + grid.padding[1], *strides[:2], *at[:2], *sizes[1:],
-            grid.padding[2] % strides[2], phase, phases * phase, width, slab, volume, op.dst.dims[1] * volume,
-        )  # fmt: skip
-        to = shifted(memory(Arg.DST), offset)
-        build.run(
-            "deconvolution_phases", (products, bias, to, shifted(other, offset) if other[0] == "m" else other), numbers,
-            self.images * count * slabs * rows, op.dst.elements, stride=strides[2], chain=chain(attr),
-        )  # fmt: skip
-
-
-def _even(length: int, most: int) -> int:
-    """Return the length of equal parts of at most ``most``, the last of which may be shorter."""
-    most = max(1, min(length, most))
-    return -(-length // -(-length // most))
+        ours = (count, slabs, rows, begins[0] + grid.padding[0], begins[1] + grid.padding[1])
+        lead, there = grid.padding[2] % strides[2], (width, slab, volume, op.dst.dims[1] * volume)
+        places = (
+            products,
+            bias,
+            shifted(memory(Arg.DST), offset),
+            shifted(other, offset) if other[0] == "m" else other,
+        )
+        items, positions = self.images * count * slabs * rows, math.prod(sizes)
+        if self.is_turned:
+            position = 4 * count * phases
+            numbers = (*ours, *strides, *at[:2], *sizes[1:], lead, phases, position, position * positions, *there)
+            build.run("deconvolution_runs", places, numbers, items, op.dst.elements, chain=chain(attr))
+            return
+        phase = 4 * positions
+        numbers = (*ours, *strides[:2], *at[:2], *sizes[1:], lead, phase, phases * phase, *there)
+        build.run("deconvolution_phases", places, numbers, items, op.dst.elements, stride=strides[2], chain=chain(attr))
 
 
 def _depth(op: Deconvolution, grid: Grid) -> int:
@@ -226,10 +227,15 @@ def _depth(op: Deconvolution, grid: Grid) -> int:
     return op.weights.dims[1] * math.prod(grid.taps)
 
 
+def _has_rows_of_outputs(op: Deconvolution) -> bool:
+    """Return whether weights are a matrix (outputs and phases, inputs), else one (taps and inputs, outputs and phases)."""
+    return op.weights.dims[2:] == op.strides
+
+
 def _inner(op: Deconvolution) -> MemoryDesc:
-    """Return the layout of weights (outputs and phases, inputs), or (taps and inputs, outputs and phases) of several taps."""
-    letters = "cde"[: op.weights.ndims - 2]
-    if op.weights.dims[2:] == op.strides:
+    """Return the layout of weights for the product."""
+    letters = "cdefghijkl"[: op.weights.ndims - 2]
+    if _has_rows_of_outputs(op):
         return op.weights.with_tag(f"a{letters}b")
     pairs = list(zip(letters, op.strides, strict=True))
     outer = "".join(letter.upper() if stride > 1 else letter for letter, stride in pairs)

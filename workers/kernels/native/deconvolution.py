@@ -38,7 +38,7 @@ from .vec import (
 )
 
 #: Largest stride along the width: the stack has a vector for each phase.
-MOST_PHASES: Final = 16
+MOST_PHASES: Final = 64
 
 
 def make(

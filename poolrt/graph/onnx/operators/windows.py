@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -14,6 +14,8 @@ from .pool_indices import max_indices
 
 #: Elements of a block, each of which is a channel.
 _MOST_BLOCK: Final = 1024
+#: Windows of a convolution at most for each element of the source of a transposed one of the same result.
+_MORE_WINDOWS: Final = 1.15
 
 
 def convolution(call: NodeCall) -> Operand:
@@ -125,6 +127,8 @@ def transposed_convolution(call: NodeCall) -> Operand:
     elif auto == "VALID":
         before, after = [0] * count, [0] * count
     if wanted is not None:
+        if any(w - f >= s for f, w, s in zip(full, wanted, strides, strict=True)):
+            raise call.malformed(f"output_shape {wanted} is a stride or more beyond the result {tuple(full)}")
         total = [max(f - w, 0) for f, w in zip(full, wanted, strict=True)]
         # What the shape asks for beyond the full result has no element of the source: zeros, and the bias.
         extra = tuple(e + max(w - f, 0) for e, f, w in zip(extra, full, wanted, strict=True))
@@ -137,10 +141,34 @@ def transposed_convolution(call: NodeCall) -> Operand:
         m.transpose(apart, (0, 2, 1, *range(3, 3 + count))), (groups * outputs, inputs // groups, *kernel)
     )
     bias = call.real(2) if call.has(2) else None
+    padding = _as_convolution(weights, sizes, strides, reach, before, after)
+    if padding is not None and not any(extra):
+        axes = range(2, 2 + count)
+        flipped = m.slice(turned, [-1] * count, [-1 - k for k in kernel], axes, [-1] * count)
+        return call.graph.convolution(
+            m.value(source), m.value(flipped), bias, dilations=[d - 1 for d in dilations], groups=groups, padding=padding,
+            name=call.name,
+        )  # fmt: skip
     return call.graph.deconvolution(
         m.value(source), turned, bias, strides=strides, dilations=[d - 1 for d in dilations], groups=groups,
         padding=list(zip(before, after, strict=True)), output_padding=extra, name=call.name,
     )  # fmt: skip
+
+
+def _as_convolution(
+    weights: Operand, sizes: Sequence[int], strides: Sequence[int], reach: Sequence[int], before: Sequence[int],
+    after: Sequence[int],
+) -> list[tuple[int, int]] | None:  # fmt: skip
+    """Return the padding of the convolution with flipped weights that has the same result, unless it would be slower.
+
+    It adds up where it multiplies. Its windows are as many as the elements of the result, which may be more than those of the
+    source, and weights that are known only at run time would be flipped in each.
+    """
+    padding = [(r - 1 - b, r - 1 - a) for r, b, a in zip(reach, before, after, strict=True)]
+    results = math.prod(size + b + a - r + 1 for size, r, (b, a) in zip(sizes, reach, padding, strict=True))
+    if not isinstance(weights, np.ndarray) or set(strides) != {1} or min(map(min, padding)) < 0:
+        return None
+    return padding if 0 < results <= _MORE_WINDOWS * math.prod(sizes) else None
 
 
 def window_of(call: NodeCall, kernel: tuple[int, ...]) -> tuple[dict[str, Any], bool]:

@@ -296,6 +296,18 @@ def test_files_that_are_missing_or_no_models_are_refused_in_one_line(tmp_path: P
             model_of("Conv", {"x": (1, 3, 4, 4)}, {"w": np.zeros((2, 3, 1, 1), np.float32)}, pads=[1, 1]),
             "kernel, strides, dilations and pads do not fit 2 spatial dimensions",
         ),
+        (
+            model_of(
+                "ConvTranspose", {"x": (1, 3, 4, 4)}, {"w": np.zeros((3, 2, 3, 3), np.float32)}, output_padding=[1, 1]
+            ),
+            "(ConvTranspose, opset 13): deconvolution 'node': output_padding: expect 0..0, got (1, 1)",
+        ),
+        (
+            model_of(
+                "ConvTranspose", {"x": (1, 3, 4, 4)}, {"w": np.zeros((3, 2, 3, 3), np.float32)}, output_shape=[6, 9]
+            ),
+            "output_shape (6, 9) is a stride or more beyond the result (6, 6)",
+        ),
     ],
 )
 def test_nodes_that_are_not_valid_are_refused(made: onnx.ModelProto, expected: str) -> None:

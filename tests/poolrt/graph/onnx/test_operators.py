@@ -181,6 +181,8 @@ CASES: list[Case] = [
     case("ConvTranspose", IMAGE, {"w": array(4, 3, 3, 3)}, strides=[2, 2], auto_pad="SAME_UPPER"),
     case("ConvTranspose", IMAGE, {"w": array(4, 3, 3, 3)}, strides=[2, 2], auto_pad="SAME_LOWER"),
     case("ConvTranspose", IMAGE, {"w": array(4, 3, 3, 3)}, strides=[2, 2], output_shape=[18, 15]),
+    case("ConvTranspose", IMAGE, {"w": array(4, 3, 3, 5), "b": array(6)}, group=2, dilations=[2, 1], pads=[2, 1, 1, 4]),
+    case("ConvTranspose", IMAGE, {"w": array(4, 3, 3, 2)}, auto_pad="SAME_LOWER"),
     case("LpPool", IMAGE, kernel_shape=[3, 2], strides=[2, 1], pads=[1, 0, 1, 1], p=3),
     case("LpPool", IMAGE, kernel_shape=[3, 2], strides=[2, 1], pads=[1, 0, 1, 1]),
     case("Resize", IMAGE, {"r": array(0), "s": np.array([1, 1, 2, 0.6], "f4")}, mode="linear"),

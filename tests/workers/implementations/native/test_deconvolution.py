@@ -19,7 +19,8 @@ WINDOWS = (
     Window((9, 40), (3, 3), (1, 1), (0, 1), (1, 1), (1, 1)),
     Window((8, 70), (4, 4), (2, 2), (1, 0), (1, 1), (1, 1)),
     Window((7, 95), (3, 5), (2, 3), (1, 0), (0, 2), (2, 1)),
-    Window((40,), (3,), (16,), (0,), (0,), (0,)),
+    Window((40,), (3,), (15,), (0,), (0,), (0,)),
+    Window((95,), (3,), (40,), (1,), (0,), (3,)),
     Window((5, 6, 37), (2, 3, 4), (1, 2, 2), (0, 0, 1), (1, 0, 2), (0, 1, 3)),
 )
 
@@ -75,15 +76,40 @@ def test_taps_overlap_on_every_level(native: NativeRunner, isa: str, window: Win
     native.check(Case("chain", problem.op, args, PrimitiveAttr(steps)), isa)
 
 
-def test_images_whose_products_take_more_than_a_megabyte_are_multiplied_one_after_the_other(
-    native: NativeRunner,
+@pytest.mark.parametrize(
+    ("window", "channels", "products"),
+    [
+        # Images one after the other
+        (Window((34, 34), (5, 5), (2, 2), (0, 0), (1, 1), (1, 1)), Channels(3, 1, 2, 13), 3),
+        # Two groups at once, and then the third, for each image
+        (Window((34, 34), (5, 5), (2, 2), (0, 0), (1, 1), (1, 1)), Channels(2, 3, 2, 6), 4),
+        # Parts of 11, 11 and 10 outputs of each group
+        (Window((34, 34), (5, 5), (2, 2), (0, 0), (1, 1), (1, 1)), Channels(1, 2, 3, 32), 6),
+    ],
+    ids=("images", "groups", "outputs"),
+)
+def test_products_stay_in_the_cache_until_they_are_added_up(
+    native: NativeRunner, window: Window, channels: Channels, products: int
 ) -> None:
-    problem = case(Window((34, 34), (5, 5), (2, 2), (0, 0), (1, 1), (1, 1)), Channels(3, 1, 2, 61))
-    program = primitive_desc(problem.op, problem.attr, cpu_target()).program()
-    # One reorder of the weights, and three products by one primitive
-    assert len(program.nested) == 2
-    assert sum(isinstance(launch, NestedLaunch) for launch in program.launches) == 4
+    problem = case(window, channels)
+    pd = primitive_desc(problem.op, problem.attr, cpu_target())
+    assert pd.impl_name() == "nested:matmul"
+    # The first nested launch reorders the weights.
+    assert sum(isinstance(launch, NestedLaunch) for launch in pd.program().launches) == 1 + products
+    assert pd.program().scratchpad < 1 << 20
     native.check(problem, host_isa())
+    md = problem.op.memories()[Arg.DST]
+    steps = (PostOp("binary", "add", src1=md), PostOp("eltwise", "relu"))
+    args = {**problem.args, post_op_src(0): integers(md.dims, "added")}
+    native.check(Case("chain", problem.op, args, PrimitiveAttr(steps)), host_isa())
+
+
+def test_large_images_have_products_of_some_rows_at_once() -> None:
+    op = case(Window((1026, 1026), (3, 3), (1, 1), (0, 0), (0, 0), (0, 0)), Channels(1, 1, 2, 30)).op
+    program = primitive_desc(op, PrimitiveAttr(), cpu_target()).program()
+    # More than the 1 GiB that one product may take: a reorder of weights, and 30 products of the 9 taps of an output
+    assert sum(isinstance(launch, NestedLaunch) for launch in program.launches) == 31
+    assert program.scratchpad < 1 << 26
 
 
 def test_constant_weights_are_reordered_once_by_a_graph(native: NativeRunner) -> None:
@@ -101,11 +127,11 @@ def test_what_the_kernels_cannot_do_is_refused_with_the_reason() -> None:
     blocked = MemoryDesc((1, 16, 4, 4), "f32", "aBcd16b")
     weights = MemoryDesc((16, 16, 1, 1), "f32")
     wide = deconvolution(
-        Window((40,), (3,), (17,), (0,), (0,), (0,)), Channels(1, 1, 2, 2), "forward_inference", TYPES, True
+        Window((70,), (3,), (65,), (0,), (0,), (0,)), Channels(1, 1, 2, 2), "forward_inference", TYPES, True
     )
     for op, why in (
         (Deconvolution(blocked, weights, None, blocked, (1, 1), (0, 0), (0, 0), (0, 0)), "must be row-major"),
-        (wide, "stride 17"),
+        (wide, "stride 65"),
     ):
         with pytest.raises(UnsupportedPrimitive, match=why):
             primitive_desc(op, PrimitiveAttr(), cpu_target(), references=False)

@@ -17,8 +17,8 @@ from tests.workers.native_runner import NativeRunner
 from .test_deconvolution import case
 
 NONE = (0, 0)
-#: Kernels of one and of several strides in each dimension, the last in steps of 1, 2, 4 and 8; rows shorter and longer than
-#: vectors; edges cut inside of a phase and of a kernel; dst longer than src reaches.
+#: Kernels of one and of several strides in each dimension, the last in steps of 1, 2, 4, 8 and others; rows shorter and longer
+#: than vectors; edges cut inside of a phase and of a kernel; dst longer than src reaches.
 PROBLEMS = (
     (Window((14, 70), (2, 2), (2, 2), NONE, NONE, NONE), Channels(2, 1, 5, 6)),
     (Window((13, 69), (2, 2), (2, 2), NONE, (1, 1), NONE), Channels(1, 2, 3, 7)),
@@ -31,6 +31,11 @@ PROBLEMS = (
     (Window((7, 10, 23), (2, 2, 2), (2, 2, 2), (0, 0, 0), (0, 1, 1), (1, 1, 0)), Channels(2, 1, 3, 4)),
     (Window((34, 7, 9), (4, 1, 2), (2, 1, 2), (0, 0, 0), (1, 0, 1), (1, 0, 0)), Channels(1, 1, 3, 4)),
     (Window((3, 5), (3, 5), (1, 2), NONE, NONE, NONE), Channels(3, 2, 7, 4)),
+    # Steps for which nothing is interleaved: shorter and longer than vectors, and edges inside of a run
+    (Window((28, 58), (4, 6), (2, 3), NONE, (1, 2), (1, 1)), Channels(2, 2, 3, 4)),
+    (Window((14, 171), (2, 19), (2, 19), NONE, NONE, NONE), Channels(2, 1, 5, 3)),
+    (Window((200, 331), (64, 64), (32, 32), NONE, (16, 16), (8, 5)), Channels(1, 1, 2, 3)),
+    (Window((6, 10, 15), (2, 4, 10), (2, 2, 5), (0, 0, 0), (0, 1, 5), (0, 1, 0)), Channels(1, 1, 3, 4)),
 )
 
 
@@ -76,8 +81,8 @@ def test_products_are_cut_until_they_stay_in_the_cache(
         (Window((9, 40), (3, 3), (2, 2), NONE, NONE, NONE), Channels(1, 1, 2, 2), "only dense whole strides"),
         (Window((9, 41), (2, 2), (2, 2), (0, 1), NONE, NONE), Channels(1, 1, 2, 2), "only dense whole strides"),
         (Window((1, 1), (1, 1), (3, 3), NONE, NONE, (2, 2)), Channels(1, 1, 2, 2), "only dense whole strides"),
-        (Window((20, 48), (2, 3), (2, 3), NONE, NONE, NONE), Channels(1, 1, 2, 2), "along the width"),
-        (Window((8, 40), (4, 4), (2, 2), NONE, NONE, NONE), Channels(1, 1, 2, 2), "too many"),
+        (Window((9, 40), (2, 2), (1, 1), NONE, NONE, NONE), Channels(1, 1, 2, 2), "a longer one"),
+        (Window((6, 40), (4, 4), (2, 2), NONE, NONE, NONE), Channels(1, 1, 2, 2), "too many"),
         (Window((80, 80), (4, 4), (2, 2), NONE, (1, 1), (1, 1)), Channels(1, 1, 9, 8), "copies of src"),
         (Window((80, 80), (4, 4), (2, 2), NONE, (1, 1), (1, 1)), Channels(1, 1, 128, 128), "compete"),
     ],
