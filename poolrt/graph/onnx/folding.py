@@ -15,6 +15,8 @@ from ..shapes import infer_reshape, normalize_axis
 Array: TypeAlias = NDArray[Any]
 #: NumPy's limit for the rank of an array.
 MOST_DIMS: Final = 64
+#: Multiplications of all matrix products of a model: some 0.3 s of one processor.
+_MOST_PRODUCTS: Final = 1 << 33
 
 
 class Folding:
@@ -28,6 +30,7 @@ class Folding:
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.taken = 0
+        self._products = 0
 
     def fill(self, number: Array, dims: Sequence[int]) -> Array:
         """Return one number broadcast to a shape: a view."""
@@ -149,6 +152,42 @@ class Folding:
             np.cumsum(turned[:-1] if exclusive else turned, 0, array.dtype, result[1:] if exclusive else result)
         return np.moveaxis(result[::-1] if reverse else result, 0, axis)
 
+    def multiply(self, left: Array, right: Array) -> Array | None:
+        """Return the product of arrays of matrices of floats; None if the graph must compute it.
+
+        That is so for other types, for shapes that do not fit, and beyond the limits of bytes and of multiplications.
+        """
+        if left.dtype != right.dtype or left.dtype not in (np.float32, np.float64) or left.shape[-1] != right.shape[-2]:
+            return None
+        try:
+            batch = np.broadcast_shapes(left.shape[:-2], right.shape[:-2])
+        except ValueError:
+            return None
+        dims = (*batch, left.shape[-2], right.shape[-1])
+        count = math.prod(dims) * left.shape[-1]
+        if self._products + count > _MOST_PRODUCTS or not self._fits(dims, left.dtype):
+            return None
+        self._products += count
+        with _quiet():
+            return np.matmul(left, right, out=self._allocate(dims, left.dtype))
+
+    def normalize(self, rows: Array, is_centered: bool, epsilon: float, *scales: Array | None) -> Array | None:
+        """Return rows of floats over their deviation, from the mean or from 0, scaled and shifted; None as in `multiply`."""
+        # The data type of the result, and two arrays of float64.
+        if rows.dtype not in (np.float32, np.float64) or not rows.size or not self._fits((5, *rows.shape), rows.dtype):
+            return None
+        wide = rows.astype(np.float64)
+        scale, shift = scales
+        with _quiet():
+            if is_centered:
+                wide -= wide.mean(-1, keepdims=True)
+            wide /= np.sqrt(np.square(wide).mean(-1, keepdims=True) + epsilon)
+            if scale is not None:
+                wide *= scale
+            if shift is not None:
+                wide += shift
+        return self.cast(wide, rows.dtype)
+
     def join(self, arrays: Sequence[Array], axis: int) -> Array:
         """Return arrays of one rank and type joined along an axis."""
         if len({(array.ndim, array.dtype) for array in arrays}) != 1:
@@ -168,6 +207,10 @@ class Folding:
     def _allocate(self, dims: Sequence[int], dtype: np.dtype[Any]) -> Array:
         self._book(dims, dtype)
         return np.empty(tuple(dims), dtype)
+
+    def _fits(self, dims: Sequence[int], dtype: np.dtype[Any]) -> bool:
+        """Return whether an array is within the limit, with those before it."""
+        return self.taken + math.prod(dims) * dtype.itemsize <= self.limit
 
     def _book(self, dims: Sequence[int], dtype: np.dtype[Any]) -> None:
         """Count the bytes of an array. Raises ValueError if it has no valid shape or exceeds the limit."""

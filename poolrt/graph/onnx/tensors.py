@@ -99,6 +99,9 @@ class Tensors:
             return self.folding.apply(_FUNCTIONS[algorithm], x)
         if algorithm == "relu" and not alpha and dtype_of(x) != "bool":
             return self.folding.combine(np.maximum, x, self.number(0, x))
+        if algorithm == "logistic" and x.dtype.kind == "f":
+            one, powers = self.number(1, x), self.folding.apply(np.exp, self.folding.negate(x))
+            return self.folding.combine(np.true_divide, one, self.folding.combine(np.add, powers, one))
         return self.graph.eltwise(self.value(x), algorithm, alpha, beta, name=self.name(algorithm))
 
     def binary(self, a: Operand, b: Operand, algorithm: str) -> Operand:
@@ -330,6 +333,9 @@ class Tensors:
         if 0 in (*left.shape, *right.shape):
             return self.squeeze(self._sums_of_none(left, right, dtype or kind), dropped)
         if not isinstance(left, Value) and not isinstance(right, Value):
+            known = self.folding.multiply(left, right) if dtype is None else None
+            if known is not None:
+                return self.squeeze(known, dropped) if dropped else known
             left = self.value(left)
         if dtype is None and kind in WRAPS_AS and dtype_of(b) == kind:
             left, right = (self.cast(each, WRAPS_AS[kind]) for each in (left, right))

@@ -9,6 +9,7 @@ from typing import Final
 import numpy as np
 
 from ...shapes import normalize_axis
+from ...values import Value
 from ..call import NodeCall, Operator
 from ..element_types import FLOATS, GRAPH_TYPES
 from ..rearranging import arg_reduce
@@ -134,18 +135,26 @@ def _rows(call: NodeCall, kind: str) -> Operand:
         None if each is None or not fits else m.cast(m.reshape(each, (length,)), "float32")
         for each, fits in zip(given, whole, strict=True)
     )
-    value, epsilon = m.value(rows), call.number("epsilon", 1e-5)
     if not whole[0]:
         shift = None
-    if kind == "rms":
-        result: Operand = call.graph.rms_normalization(value, scale, epsilon=epsilon, name=call.name)
-    else:
-        result = call.graph.layer_normalization(value, scale, shift, epsilon=epsilon, name=call.name)
-    result = m.reshape(result, sizes)
+    result = m.reshape(_normalized(call, rows, scale, shift, kind), sizes)
     for operand, used, algorithm in ((given[0], scale, "mul"), (given[1] if kind == "layer" else None, shift, "add")):
         if operand is not None and used is None:
             result = m.binary(result, operand, algorithm)
     return result
+
+
+def _normalized(call: NodeCall, rows: Operand, scale: Operand | None, shift: Operand | None, kind: str) -> Operand:
+    """Return rows without their scales of other shapes: known ones, as a table of relative positions, once and for all."""
+    epsilon = call.number("epsilon", 1e-5)
+    if not isinstance(rows, Value) and not isinstance(scale, Value) and not isinstance(shift, Value):
+        known = call.folding.normalize(rows, kind == "layer", epsilon, scale, shift)
+        if known is not None:
+            return known
+    value = call.math.value(rows)
+    if kind == "rms":
+        return call.graph.rms_normalization(value, scale, epsilon=epsilon, name=call.name)
+    return call.graph.layer_normalization(value, scale, shift, epsilon=epsilon, name=call.name)
 
 
 def lp_normalization(call: NodeCall) -> Operand:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import string
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
 from ...values import Value
 from ..call import NodeCall, Operator
 from ..element_types import FLOATS
+from ..folding import Array
 from ..tensors import WRAPS_AS, Operand, Tensors, dtype_of
 from .integer_products import integer_product
 
@@ -39,10 +40,17 @@ def gemm(call: NodeCall) -> Operand:
         weights = right if turned else right.T
         if alpha != 1.0:
             weights = call.folding.combine(np.multiply, weights, np.asarray(alpha, weights.dtype))
-        result = call.graph.inner_product(call.math.value(left), weights, row, name=call.name)
+        result = _inner_product(call, left, weights, row)
     if extra is None or row is not None:
         return result
     return call.math.binary(result, _scaled(call, extra, beta), "wrap_add" if dtype in WRAPS_AS else "add")
+
+
+def _inner_product(call: NodeCall, left: Operand, weights: Array, row: Array | None) -> Operand:
+    known = None if isinstance(left, Value) else call.folding.multiply(left, weights.T)
+    if known is None:
+        return call.graph.inner_product(call.math.value(left), weights, row, name=call.name)
+    return known if row is None else call.folding.combine(np.add, known, row)
 
 
 def matmul(call: NodeCall) -> Operand:
@@ -169,7 +177,7 @@ def _contract(
     return m.reshape(m.matmul(a, b), [size[each] for each in order]), "".join(order)
 
 
-def _row(call: NodeCall, extra: Operand, outputs: int, beta: float) -> np.ndarray[Any, Any] | None:
+def _row(call: NodeCall, extra: Operand, outputs: int, beta: float) -> Array | None:
     """Return C as a bias if it is constant and the same for every row, else None."""
     if isinstance(extra, Value) or extra.size not in (1, outputs) or extra.shape[-1:] not in ((), (1,), (outputs,)):
         return None
