@@ -48,15 +48,17 @@ def _convolution(
     op: Convolution, operands: Sequence[MemoryDesc], constant: Sequence[bool], columns: int
 ) -> Iterator[OpDesc]:
     channels = op.src.dims[1]
-    is_native = op.is_forward and op.src.dtype == "f32" and op.src.ndims in (3, 4, 5) and operands[0].is_plain
+    is_native = op.is_forward and op.src.dtype == "f32" and op.src.ndims in (3, 4, 5)
+    is_plain = is_native and operands[0].is_plain
     # A window along the first of three dimensions alone has planes as rows.
     is_plane = op.weights.dims[3:] == op.strides[1:] == (1, 1)
     row = op.dst.dims[-1] * (op.dst.dims[-2] if is_plane else 1)
-    fits = row >= columns or channels < _CHANNELS
-    if is_native and fits and op.groups == channels == op.dst.dims[1] > 1:
+    fits = is_plain and (row >= columns or channels < _CHANNELS)
+    # Blocks have no kernel of their own for several outputs of one input, and take up to five times as long.
+    if op.groups == channels > 1 and (fits or (is_native and op.dst.dims[1] > channels)):
         # One channel a group: reorders into blocks of channels and back would take longer than the sums.
         yield replace(op, weights=_any(op.weights))
-    elif is_native and _sees_points(op) and op.weights.dims[1] <= (_POINTS_IN_GROUPS if op.groups > 1 else _POINTS):
+    elif is_plain and _sees_points(op) and op.weights.dims[1] <= (_POINTS_IN_GROUPS if op.groups > 1 else _POINTS):
         yield replace(op, weights=_any(op.weights))
     yield from _windows(op, operands, constant)
 

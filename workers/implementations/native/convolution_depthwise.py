@@ -20,7 +20,7 @@ from .convolution_window import Window
 _WITH_ROWS: Final = ("x86-64-v4",)
 #: Columns of a short row, and columns of a window whose taps are written out for it.
 _SHORT: Final = 14
-_TAPS: Final = 7
+_TAPS: Final = 32
 
 
 class NativeDepthwiseConvolution:

@@ -24,18 +24,19 @@ _ON_STACK = 32 << 10
 _PIECE = 256
 #: Rows of a tile, of which a band has whole ones.
 _ROWS = 4
-#: Weights of windows whose taps are written out.
+#: Weights of windows whose taps are written out, and rows of others of which those of a column are.
 _WRITTEN_OUT = 49
+_COLUMN = 32
 
 
 class NativePlanesConvolution(RowMajorConvolution):
-    """1 to 3 spatial dimensions, one input and one output channel a group; src, weights and dst are row-major."""
+    """1 to 3 spatial dimensions, one input channel a group, and several groups; src, weights and dst are row-major."""
 
     name = "native:planes"
 
     def reject_window(self, op: Convolution) -> str | None:
-        if op.src.ndims not in (3, 4, 5) or not op.groups == op.src.dims[1] == op.dst.dims[1] > 1:
-            return "not one input and one output channel a group in 1 to 3 spatial dimensions"
+        if op.src.ndims not in (3, 4, 5) or not op.groups == op.src.dims[1] > 1:
+            return "not one input channel a group in 1 to 3 spatial dimensions"
         return None
 
     def program(self, op: Convolution, attr: PrimitiveAttr, target: Target) -> Program:
@@ -61,8 +62,8 @@ class NativePlanesConvolution(RowMajorConvolution):
         low, bound = bounds(attr)
         bias: LaunchArgument = ("m", (int(Arg.BIAS), 0)) if op.bias else ("i", 0)
         sizes = (
-            room, op.dst.dims[1], window.height, window.width, height, width, bands, band, pieces, piece, *window.kernel,
-            *window.pad, phase, slab, *depth.sizes,
+            room, op.dst.dims[1], op.dst.dims[1] // op.groups, window.height, window.width, height, width, bands, band,
+            pieces, piece, *window.kernel, *window.pad, phase, slab, *depth.sizes,
         )  # fmt: skip
         args = (
             ("m", (int(Arg.SRC), 0)), ("m", (int(Arg.WEIGHTS), 0)), bias, ("m", (int(Arg.DST), 0)), chain_source(attr),
@@ -70,11 +71,10 @@ class NativePlanesConvolution(RowMajorConvolution):
         )  # fmt: skip
         items = op.dst.dims[0] * op.dst.dims[1] * depth.out * bands * pieces
         taps = (depth.kernel, *window.kernel)
-        is_small = math.prod(taps) <= _WRITTEN_OUT
+        written = taps if math.prod(taps) <= _WRITTEN_OUT else (0, taps[1] * (taps[1] <= _COLUMN), 0)
         on_stack = room <= _ON_STACK
         kernel = KernelSpec.of(
-            "conv_planes", kernel=taps if is_small else (0, 0, 0), stride=window.stride,
-            dilation=window.dilation, on_stack=on_stack,
+            "conv_planes", kernel=written, stride=window.stride, dilation=window.dilation, on_stack=on_stack
         )  # fmt: skip
         return Program((kernel,), (Launch(0, args, items),), scratchpad=0 if on_stack else items * room)
 

@@ -59,6 +59,7 @@ def make(isa: str, ragged: bool, row: tuple[int, ...] = ()) -> tuple[Callable[..
     ) -> None:  # fmt: skip
         lower = vset(np.float32(low))
         upper = vset(np.float32(bound))
+        nothing = vset(np.float32(0.0))
         reach = (kernel_w - 1) * dilation_w
         # Columns in [inner, outer) read no padding.
         inner = min(out_width, (left + stride_w - 1) // stride_w)
@@ -127,17 +128,31 @@ def make(isa: str, ragged: bool, row: tuple[int, ...] = ()) -> tuple[Callable[..
                     finish(sum3, to + 192, other + 192 * (other != 0), lower, upper, lanes)
                     step = 4
                 else:
-                    sum0 = start
+                    # Columns of the window that read no padding, four at once: each sum waits for the one before.
+                    left_kw = max(0, (dilation_w - 1 - w) // dilation_w)
+                    right_kw = min(kernel_w, (width - 1 - w) // dilation_w + 1)
+                    sum0, sum1, sum2, sum3 = start, nothing, nothing, nothing
+                    beside = dilation_w * 64
                     for kd in range(nearest, farthest):
                         plane = planes + kd * dilation_d * height * width * 64
-                        taps = factors + kd * kernel_h * kernel_w * 64
                         for kh in range(first, last):
-                            row = plane + (h + kh * dilation_h) * width * 64
-                            tap = taps + kh * kernel_w * 64
-                            for kw in range(kernel_w):
-                                position = w + kw * dilation_w
-                                if 0 <= position < width:
-                                    sum0 = vfma(vload(row + position * 64), vload(tap + kw * 64), sum0)
+                            at = plane + ((h + kh * dilation_h) * width + w + left_kw * dilation_w) * 64
+                            tap = factors + ((kd * kernel_h + kh) * kernel_w + left_kw) * 64
+                            kw = left_kw
+                            while kw + 4 <= right_kw:
+                                sum0 = vfma(vload(at), vload(tap), sum0)
+                                sum1 = vfma(vload(at + beside), vload(tap + 64), sum1)
+                                sum2 = vfma(vload(at + 2 * beside), vload(tap + 128), sum2)
+                                sum3 = vfma(vload(at + 3 * beside), vload(tap + 192), sum3)
+                                at += 4 * beside
+                                tap += 256
+                                kw += 4
+                            while kw < right_kw:
+                                sum0 = vfma(vload(at), vload(tap), sum0)
+                                at += beside
+                                tap += 64
+                                kw += 1
+                    sum0 = vadd(vadd(sum0, sum1), vadd(sum2, sum3))
                     finish(sum0, to, other, lower, upper, lanes)
                     step = 1
                 ow += step

@@ -48,27 +48,32 @@ from .vec import (
 
 #: Bytes of a copy that is on the stack.
 ROOM: Final = 32 << 10
-#: Rows of a tile whose taps are not written out.
+#: Rows of a tile whose taps are not written out; and those of one whose columns are, by ISA level.
 _ROWS: Final = 4
+_ROWS_OF_COLUMNS: Final = {"x86-64": 2, "x86-64-v2": 2, "x86-64-v3": 3, "x86-64-v4": 4}
 
 
 def make(
     isa: str, kernel: tuple[int, int, int], stride: tuple[int, int], dilation: tuple[int, int], on_stack: bool
 ) -> tuple[Callable[..., None], Any]:
-    """Return the kernel for a window, whose taps are written out, or for any window: ``kernel`` is (0, 0, 0).
+    """Return the kernel for a window, whose taps are written out, or those of a column alone: ``kernel`` is (0, height, 0).
 
-    A ``dilation`` of 1 is dense. The copy of an item has at most `ROOM` bytes if it is ``on_stack``.
+    It is for any window if that is (0, 0, 0). A ``dilation`` of 1 is dense. The copy of an item has at most `ROOM` bytes if it is
+    ``on_stack``.
 
     Arguments: addresses of src, weights (row-major), bias (0: none), dst, residual (0: none) and scratch memory; its bytes for
-    one item; channels; height and width of src and dst; bands of a plane and rows of one; pieces of a row and columns of one;
-    height and width of the window; padding above and at the left; bytes of a phase and of a slab of the copy; slabs
-    of src and dst, and window, stride, dilation and padding in slabs; the lower bounds before and after the residual is added.
+    one item; channels of dst, and of these for a channel of src; height and width of src and dst; bands of a plane and rows of
+    one; pieces of a row and columns of one; height and width of the window; padding above and at the left; bytes of a phase and
+    of a slab of the copy; slabs of src and dst, and window, stride, dilation and padding in slabs; the lower bounds before and
+    after the residual is added.
     """
     (down, right), (reach_y, reach_x) = stride, dilation
-    written_out = kernel[1] > 0
-    few = rows_of_tile(isa, kernel[1])
+    written_out, has_columns = kernel[2] > 0, kernel[1] > 0
+    few = rows_of_tile(isa, kernel[1]) if written_out else _ROWS_OF_COLUMNS[isa] if has_columns else _ROWS
     tile = _make_tile(few, kernel, stride, dilation)
     one = _make_tile(1, kernel, stride, dilation)
+    tile_by_columns = _make_tile_by_columns(few, kernel[1], stride, dilation)
+    one_by_columns = _make_tile_by_columns(1, kernel[1], stride, dilation)
     see_apart = load_apart("f32")
     room_on_stack = stack_room(ROOM)
 
@@ -98,7 +103,7 @@ def make(
 
     def depthwise(
         begin: int, end: int, src: int, weights: int, bias: int, dst: int, residual: int, scratch: int, room: int,
-        channels: int, height: int, width: int, out_height: int, out_width: int, bands: int, band: int, pieces: int,
+        channels: int, shared: int, height: int, width: int, out_height: int, out_width: int, bands: int, band: int, pieces: int,
         piece: int, window_h: int, window_w: int, top: int, left: int, phase: int, slab: int,
         depth: int, out_depth: int, window_d: int, stride_d: int, reach_d: int, front: int, low: float, bound: float,
     ) -> None:  # fmt: skip
@@ -122,7 +127,7 @@ def make(
             seen = columns + (window_w - 1) * reach_x // right
             for number_d in range(window_d):
                 z = d + number_d * reach_d
-                source = src + 4 * (stack * depth + z) * height * width
+                source = src + 4 * (stack // shared * depth + z) * height * width
                 seen_rows = height if 0 <= z < depth else 0
                 for number in range((rows - 1) * down + (window_h - 1) * reach_y + 1):
                     inside = width if 0 <= y + number < seen_rows else 0
@@ -155,6 +160,17 @@ def make(
                             tile(at, row, phase, slab, taps, start, dst + to, line, other, count, last, lower, upper)
                         else:
                             one(at, row, phase, slab, taps, start, dst + to, line, other, count, last, lower, upper)
+                    elif has_columns:
+                        if turns == few:
+                            tile_by_columns(
+                                at, row, phase, slab, taps, start, dst + to, line, other, count, last, window_d, window_w, lower,
+                                upper,
+                            )  # fmt: skip
+                        else:
+                            one_by_columns(
+                                at, row, phase, slab, taps, start, dst + to, line, other, count, last, window_d, window_w, lower,
+                                upper,
+                            )  # fmt: skip
                     else:
                         step, below = reach_y * row, down * row if turns == few else 0
                         sum0, sum1, sum2, sum3 = start, start, start, start
@@ -180,7 +196,7 @@ def make(
                     count = 16
                 done += turns
 
-    return depthwise, types.void(*[types.int64] * 30, types.float64, types.float64)
+    return depthwise, types.void(*[types.int64] * 31, types.float64, types.float64)
 
 
 def rows_of_tile(isa: str, height: int) -> int:
@@ -237,6 +253,59 @@ def _emit_sums(
                 if apart == 0 and 0 <= y < height:
                     sums[one] = fma(b, seen, factors[y], sums[one])
     return sums
+
+
+def _make_tile_by_columns(rows: int, height: int, stride: tuple[int, int], dilation: tuple[int, int]) -> Any:
+    """Return the intrinsic that does the same in a loop over the columns of all slabs of the window, whose number is given."""
+
+    @intrinsic
+    def tile(
+        _: Any, at: Any, row: Any, phase: Any, slab: Any, taps: Any, start: Any, to: Any, line: Any, other: Any, count: Any,
+        last: Any, slabs: Any, columns: Any, low: Any, bound: Any,
+    ) -> Any:  # fmt: skip
+        def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
+            at, row, phase, slab, taps, start = a[:6]
+            slabs, columns = a[11:13]
+            before, turn, ended = b.block, b.append_basic_block("column"), b.append_basic_block("ended")
+            b.branch(turn)
+            b.position_at_end(turn)
+            z, x, base, factor = (b.phi(I64) for _ in range(4))
+            carried = [b.phi(VF) for _ in range(rows)]
+            reach = b.mul(x, I64(dilation[1]))
+            aside = b.mul(phase, b.urem(reach, I64(stride[1])))
+            aside = b.add(b.add(base, aside), b.mul(b.udiv(reach, I64(stride[1])), I64(4)))
+            lines = sorted({one * stride[0] + y * dilation[0] for one in range(rows) for y in range(height)})
+            sums, factors, below = list(carried), dict[int, Value](), b.mul(columns, I64(4))
+            for number in lines:
+                seen = load(b, b.add(aside, b.mul(row, I64(number))))
+                for one in range(rows):
+                    y, apart = divmod(number - one * stride[0], dilation[0])
+                    if apart == 0 and 0 <= y < height:
+                        if y not in factors:
+                            # As late as possible: registers hold the factors of as many taps as a line has, not of all.
+                            place = pointer(b, b.add(factor, b.mul(below, I64(y))), F32)
+                            factors[y] = splat(b, b.load(place, align=4))
+                        sums[one] = fma(b, seen, factors[y], sums[one])
+            following = b.add(x, I64(1))
+            is_last = b.icmp_signed("==", following, columns)
+            skipped = b.mul(below, I64(height - 1))
+            afters = (
+                b.add(z, b.zext(is_last, I64)), b.select(is_last, I64(0), following), b.select(is_last, b.add(base, slab), base),
+                b.add(b.add(factor, I64(4)), b.select(is_last, skipped, I64(0))), *sums,
+            )  # fmt: skip
+            firsts = (I64(0), I64(0), at, taps, *[start] * rows)
+            for phi, first, after in zip((z, x, base, factor, *carried), firsts, afters, strict=True):
+                phi.add_incoming(first, before)
+                phi.add_incoming(after, turn)
+            b.cbranch(b.icmp_signed("<", afters[0], slabs), turn, ended)
+            b.position_at_end(ended)
+            _emit_finish(b, sums, *a[6:11], *a[13:])
+            return context.get_dummy_value()
+
+        numbers = [types.int64] * 5
+        return types.void(*numbers, vector, *numbers, *[types.int64] * 2, types.float32, types.float32), emit
+
+    return tile
 
 
 @intrinsic

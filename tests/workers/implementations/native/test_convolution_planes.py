@@ -31,13 +31,17 @@ PROBLEMS = [
     pytest.param((1, 2, 20, 41), (3, 2), (3, 3), (0, 1), (1, 2), (2, 1), id="every third place"),
     pytest.param((1, 2, 90, 40), (7, 7), (1, 1), (0, 0), (3, 3), (3, 3), id="several bands"),
     pytest.param((1, 2, 12, 600), (3, 3), (1, 1), (1, 1), (2, 2), (2, 2), id="pieces of rows"),
-    pytest.param((1, 2, 30, 23), (9, 9), (1, 1), (0, 0), (4, 4), (4, 4), id="a window with loops"),
+    pytest.param((1, 2, 30, 23), (9, 9), (1, 1), (0, 0), (4, 4), (4, 4), id="a loop over columns"),
+    pytest.param((1, 2, 31, 47), (11, 9), (2, 3), (1, 0), (9, 4), (7, 3), id="a loop over columns with gaps"),
+    pytest.param((1, 2, 40, 21), (33, 3), (1, 1), (0, 0), (16, 1), (16, 1), id="a window with loops"),
     pytest.param((2, 3, 5, 6, 18), (3, 3, 3), (1, 1, 1), (0, 0, 0), (1, 1, 1), (1, 1, 1), id="slabs"),
     pytest.param((1, 3, 9, 7, 40), (2, 3, 4), (2, 2, 3), (2, 0, 1), (1, 0, 2), (3, 1, 1), id="slabs with gaps"),
     pytest.param(
         (1, 2, 3, 30, 300), (3, 5, 3), (1, 1, 1), (1, 0, 0), (3, 2, 1), (1, 2, 1), id="slabs in bands and pieces"
     ),
-    pytest.param((1, 2, 6, 9, 20), (5, 5, 5), (1, 2, 1), (0, 0, 0), (2, 2, 2), (2, 2, 2), id="slabs with loops"),
+    pytest.param(
+        (1, 2, 6, 9, 20), (5, 5, 5), (1, 2, 1), (0, 0, 0), (2, 2, 2), (2, 2, 2), id="slabs with a loop over columns"
+    ),
     pytest.param((2, 3, 9, 7, 13), (5, 1, 1), (1, 1, 1), (0, 0, 0), (2, 0, 0), (2, 0, 0), id="slabs as rows"),
     pytest.param(
         (1, 2, 8, 20, 31), (3, 1, 1), (2, 1, 1), (1, 0, 0), (2, 0, 0), (0, 0, 0), id="slabs as rows with gaps"
@@ -58,18 +62,38 @@ def test_planes_are_convolved_by_definition(
     dims: tuple[int, ...], window: tuple[int, ...], strides: tuple[int, ...], dilations: tuple[int, ...],
     before: tuple[int, ...], behind: tuple[int, ...], chain: str, isa: str, native: NativeRunner,
 ) -> None:  # fmt: skip
+    check(dims, dims[1], window, strides, dilations, before, behind, chain, isa, native)
+
+
+@pytest.mark.parametrize("chain", ["", "add relu"])
+@pytest.mark.parametrize(
+    ("dims", "window"),
+    [((2, 3, 9, 21), (3, 3)), ((1, 2, 12, 40), (9, 9)), ((2, 2, 50), (5,)), ((1, 2, 4, 6, 18), (3, 3, 3))],
+)
+@pytest.mark.one_in(3)
+def test_several_outputs_of_one_input(
+    dims: tuple[int, ...], window: tuple[int, ...], chain: str, isa: str, native: NativeRunner
+) -> None:
+    ones, edges = (1,) * len(window), tuple(size // 2 for size in window)
+    check(dims, 3 * dims[1], window, ones, (0,) * len(window), edges, edges, chain, isa, native)
+
+
+def check(
+    dims: tuple[int, ...], channels: int, window: tuple[int, ...], strides: tuple[int, ...], dilations: tuple[int, ...],
+    before: tuple[int, ...], behind: tuple[int, ...], chain: str, isa: str, native: NativeRunner,
+) -> None:  # fmt: skip
+    """Compare a convolution of one input a group, and ``channels`` outputs in all, with its definition."""
     rng = np.random.default_rng()
-    channels = dims[1]
     sizes = [
         (size + first + last - ((taps - 1) * (gap + 1) + 1)) // stride + 1
         for size, taps, stride, gap, first, last in zip(
             dims[2:], window, strides, dilations, before, behind, strict=True
         )
     ]
-    dst = MemoryDesc((*dims[:2], *sizes), "f32")
+    dst = MemoryDesc((dims[0], channels, *sizes), "f32")
     weights, bias = MemoryDesc((channels, 1, *window), "f32"), MemoryDesc((channels,), "f32")
     op = Convolution(
-        MemoryDesc(dims, "f32"), weights, bias if chain else None, dst, strides, dilations, before, behind, channels
+        MemoryDesc(dims, "f32"), weights, bias if chain else None, dst, strides, dilations, before, behind, dims[1]
     )
     known = {"add": PostOp("binary", "add", src1=dst), "relu": PostOp("eltwise", "relu")}
     steps = tuple(known[name] for name in chain.split())
@@ -88,7 +112,7 @@ def test_planes_are_convolved_by_definition(
 
 
 @pytest.mark.skipif(shutil.which("objdump") is None, reason="needs objdump")
-@pytest.mark.parametrize("window", [(1, 3, 3), (1, 5, 5), (1, 7, 7), (3, 3, 3), (0, 0, 0)])
+@pytest.mark.parametrize("window", [(1, 3, 3), (1, 5, 5), (1, 7, 7), (3, 3, 3), (0, 9, 0), (0, 0, 0)])
 def test_no_vector_of_a_tile_lives_on_the_stack(window: tuple[int, int, int], tmp_path: Path) -> None:
     spec = KernelSpec.of("conv_planes", kernel=window, stride=(1, 1), dilation=(1, 1), on_stack=True)
     (tmp_path / "k.o").write_bytes(compile_kernel(spec, "x86-64-v4"))
@@ -98,15 +122,15 @@ def test_no_vector_of_a_tile_lives_on_the_stack(window: tuple[int, int, int], tm
     assert not [line for line in listing.splitlines() if "zmm" in line and "(%rsp)" in line]
 
 
-def planned(width: int, channels: int, before: bool, slabs: tuple[int, ...] = ()) -> list[str]:
-    """Return the implementations of a convolution of one channel a group, on an input or behind another convolution."""
+def planned(width: int, channels: int, before: bool, slabs: tuple[int, ...] = (), several: int = 1) -> list[str]:
+    """Return the implementations of a convolution of one input a group, on an input or behind another convolution."""
     graph = Graph("g")
     value = graph.input("x", (1, channels, *slabs, 14, width), "float32")
     if before:
         value = graph.convolution(
             value, graph.constant(np.ones((channels, channels, *(1 for _ in slabs), 1, 1), np.float32))
         )
-    weights = graph.constant(np.ones((channels, 1, *(3 for _ in slabs), 3, 3), np.float32))
+    weights = graph.constant(np.ones((several * channels, 1, *(3 for _ in slabs), 3, 3), np.float32))
     graph.output("y", graph.convolution(value, weights, padding=1, groups=channels))
     lowered = lower(graph.to_ir(), {"cpu": target_of("x86-64-v3")})
     return [lowered.primitives[step.primitive].impl_name() for step in lowered.plan.steps if isinstance(step, Step)]
@@ -120,3 +144,8 @@ def test_row_major_planes_are_convolved_where_they_are_unless_their_rows_are_sho
     assert planned(7, 64, False, (5,)) == ["native:nest", "native:depthwise", "native:nest"]
     assert planned(14, 64, True, (5,))[-2:] == ["native:depthwise", "native:nest"]
     assert planned(14, 64, True)[-2:] == ["native:depthwise", "native:nest"]
+
+
+def test_several_outputs_of_one_input_are_planes_everywhere() -> None:
+    assert planned(7, 64, False, several=2) == ["native:planes"]
+    assert planned(14, 64, True, several=3)[-2:] == ["native:nest", "native:planes"]

@@ -86,7 +86,7 @@ def test_the_sums_of_groups_stay_in_registers(inputs: int, tmp_path: Path) -> No
 
 
 @pytest.mark.skipif(shutil.which("objdump") is None, reason="needs objdump")
-@pytest.mark.parametrize("row", [(7, 7, 7, 1, 1, 3), (14, 14, 3, 1, 1, 1), (14, 7, 5, 2, 1, 2)])
+@pytest.mark.parametrize("row", [(7, 7, 7, 1, 1, 3), (14, 14, 3, 1, 1, 1), (14, 7, 5, 2, 1, 2), (14, 14, 27, 1, 1, 13)])
 def test_the_sums_of_a_short_row_stay_in_registers(row: tuple[int, ...], tmp_path: Path) -> None:
     spec = KernelSpec.of("conv_depthwise", ragged=False, row=row)
     loops = loops_with_multiplications(compile_kernel(spec, "x86-64-v4"), tmp_path)
