@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from poolrt.graph.onnx.ports import is_symbol
 from poolrt.spelling import describe_type, hint
 
 from .errors import InvalidArgument
@@ -90,7 +91,7 @@ def check_sizes(ports: Sequence[Port], shapes: Mapping[str, Sequence[int]]) -> N
                     f"Got invalid dimensions for input: {name} for the following indices index: {axis} Got: {size} "
                     f"Expected: {wanted}; its shape is {given}, the model declares {_shown(dims or ())}"
                 )
-            if isinstance(wanted, str):
+            if isinstance(wanted, str) and is_symbol(wanted):
                 other, other_axis, found = symbols.setdefault(wanted, (name, axis, size))
                 if found != size:
                     raise InvalidArgument(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -12,6 +12,14 @@ from ..errors import ModelError
 from .element_types import GRAPH_TYPES, STORED_TYPES, array_type, label
 from .folding import Array
 from .tensors import Operand, dtype_of
+
+#: What exporters write as the symbol of a size that they do not know: two of them are not equal.
+_UNKNOWN: Final = frozenset({"", "?", "*", "-1", "None"})
+
+
+def is_symbol(name: str) -> bool:
+    """Return whether a dimension's name is a symbol: all dimensions that have it are of one size."""
+    return name not in _UNKNOWN
 
 
 def open_input(declared: Any, batch: int | None, given: Sequence[int] | None) -> tuple[tuple[int, ...], str]:
@@ -91,7 +99,7 @@ def _input_shape(declared: Any, batch: int | None, given: Sequence[int] | None) 
             sizes.append(dim.dim_value)
         elif axis == 0 or dim.dim_param in symbols:
             sizes.append(1 if batch is None else batch)
-            symbols = {dim.dim_param: sizes[-1]} if dim.dim_param else symbols
+            symbols = {dim.dim_param: sizes[-1]} if is_symbol(dim.dim_param) else symbols
         else:
             which = dim.dim_param or "unnamed"
             reason = f"dimension {axis} ({which}) is open; {_ask_for_shape(declared.name)}"

@@ -83,6 +83,16 @@ def test_an_error_about_a_symbol_names_both_inputs_and_both_sizes(cache: Primiti
     ]
 
 
+def test_unknown_sizes_that_an_exporter_writes_alike_may_differ(cache: PrimitiveProvider) -> None:
+    kind = (TensorProto.FLOAT, ["?", "?"])
+    source = model([helper.make_node("MatMul", ["x", "y"], ["z"])], {"x": kind, "y": kind}, {"z": kind})
+    made, expected = session(source, cache), rival(source)
+    assert made.get_inputs()[0].shape == expected.get_inputs()[0].shape
+    for rows in (2, 5):
+        feed = {"x": np.full((rows, 3), 2, np.float32), "y": np.ones((3, 7), np.float32)}
+        np.testing.assert_array_equal(made.run(None, feed)[0], expected.run(None, feed)[0])
+
+
 def test_wrong_models_raise_the_kind_of_error_that_onnx_runtime_raises(tmp_path: Path) -> None:
     cases: list[Any] = [str(tmp_path / "absent.onnx"), tmp_path / "absent.onnx", b"no model", 3]
     for source in cases:

@@ -91,6 +91,7 @@ def test_open_dimensions_are_filled_in(dims: Any, arguments: Any, expected: tupl
     ("dims", "arguments", "expected"),
     [
         (("N", "W"), {}, "input 'x': dimension 1 (W) is open; pass shapes={'x': ...}"),
+        (("?", "?"), {"batch": 2}, "input 'x': dimension 1 (?) is open; pass shapes={'x': ...}"),
         ((1, None), {}, "input 'x': dimension 1 (unnamed) is open; pass shapes={'x': ...}"),
         ((1, 3), {"batch": 4}, "input 'x': the model fixes its batch at 1; got batch=4"),
         ((1, 3), {"shapes": {"z": (1,)}}, "shapes: the model has no input 'z'"),
