@@ -113,26 +113,30 @@ def make(
         row = right * phase
         line = 4 * out_width
         for item in range(begin, end):
-            rest = item // pieces
+            # Outputs of one input follow each other, and read one copy.
+            part = item // shared
+            number = item - part * shared
+            rest = part // pieces
             plane = rest // bands
             first_row = (rest - plane * bands) * band
-            first_column = (item - rest * pieces) * piece
+            first_column = (part - rest * pieces) * piece
             rows = min(band, out_height - first_row)
             columns = min(piece, out_width - first_column)
             y, x = first_row * down - top, first_column * right - left
-            stack, d = plane, -front
-            if out_depth > 1:
-                stack = plane // out_depth
-                d += (plane - stack * out_depth) * stride_d
-            seen = columns + (window_w - 1) * reach_x // right
-            for number_d in range(window_d):
-                z = d + number_d * reach_d
-                source = src + 4 * (stack // shared * depth + z) * height * width
-                seen_rows = height if 0 <= z < depth else 0
-                for number in range((rows - 1) * down + (window_h - 1) * reach_y + 1):
-                    inside = width if 0 <= y + number < seen_rows else 0
-                    place = copy + number_d * slab + number * row
-                    copy_row(source + 4 * (y + number) * inside, x, inside, place, phase, seen)
+            stack = plane // out_depth
+            d = plane - stack * out_depth
+            if number == 0 or item == begin:
+                seen = columns + (window_w - 1) * reach_x // right
+                for number_d in range(window_d):
+                    z = d * stride_d - front + number_d * reach_d
+                    source = src + 4 * (stack * depth + z) * height * width
+                    seen_rows = height if 0 <= z < depth else 0
+                    for number_y in range((rows - 1) * down + (window_h - 1) * reach_y + 1):
+                        inside = width if 0 <= y + number_y < seen_rows else 0
+                        place = copy + number_d * slab + number_y * row
+                        copy_row(source + 4 * (y + number_y) * inside, x, inside, place, phase, seen)
+            stack = stack * shared + number
+            plane = stack * out_depth + d
             channel = stack % channels
             start = vset(np.float32(0.0))
             if bias != 0:

@@ -68,7 +68,7 @@ def test_planes_are_convolved_by_definition(
 @pytest.mark.parametrize("chain", ["", "add relu"])
 @pytest.mark.parametrize(
     ("dims", "window"),
-    [((2, 3, 9, 21), (3, 3)), ((1, 2, 12, 40), (9, 9)), ((2, 2, 50), (5,)), ((1, 2, 4, 6, 18), (3, 3, 3))],
+    [((2, 3, 9, 21), (3, 3)), ((1, 2, 12, 40), (9, 9)), ((2, 2, 50), (5,)), ((1, 2, 4, 90, 40), (3, 3, 3))],
 )
 @pytest.mark.one_in(3)
 def test_several_outputs_of_one_input(
@@ -146,6 +146,6 @@ def test_row_major_planes_are_convolved_where_they_are_unless_their_rows_are_sho
     assert planned(14, 64, True)[-2:] == ["native:depthwise", "native:nest"]
 
 
-def test_several_outputs_of_one_input_are_planes_everywhere() -> None:
+def test_several_outputs_of_one_input_are_planes_of_more_than_one_row() -> None:
     assert planned(7, 64, False, several=2) == ["native:planes"]
     assert planned(14, 64, True, several=3)[-2:] == ["native:nest", "native:planes"]
