@@ -18,7 +18,7 @@ from .chain import chain_source
 from .convolution_chain import bounds, refuse_bounded
 from .convolution_chunks import Sizes, chunks, cut, takes_chunks
 from .convolution_tiles import Tiling, strips, tiling
-from .convolution_walks import Corners, Step, Taps, Walks, corners, taps_of
+from .convolution_walks import Corners, Step, Taps, Walks, corners, spare_of, taps_of
 from .convolution_window import Window
 from .nest_builder import NestBuilder
 
@@ -58,6 +58,8 @@ class NativeBlockedConvolution:
         if op.dst.elements == 0:
             return Program((), ())
         window = Window.of(op)
+        if not takes_chunks(target.isa, math.prod(window.out)):
+            window = replace(window, spare=spare_of(window, tiling(target.isa, *window.out, 1)))
         blocks = op.weights.padded_dims[1] // 16
         planes = op.src.padded_dims[1] // 16
         build = NestBuilder()

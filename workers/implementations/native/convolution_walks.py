@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from .convolution_tiles import Tiling
-from .convolution_window import Window
+from .convolution_window import NO_SPARE, Spare, Window
 
 #: A step of the batch-reduce kernel: offset in the source, inputs read there, bytes of weights to skip afterwards.
 Step: TypeAlias = tuple[int, int, int]
@@ -60,22 +60,52 @@ def corners(tiles: Tiling, slab: int, kind: int, row: int, column: int) -> Corne
 
 def taps_of(window: Window) -> Callable[[Corners], Taps]:
     """Return the function of a tile that returns which taps read an element of the source, not padding, for a position of it."""
-    deep = window.depth
-    sizes = (deep.size, window.height, window.width)
-    kernels, strides = (deep.kernel, *window.kernel), (deep.stride, *window.stride)
-    apart, pads = (deep.dilation, *window.dilation), (deep.pad, *window.pad)
+    kernel = window.kernel
     known: dict[tuple[int, int, int], tuple[int, ...]] = {}
 
     def along(axis: int, first: int, last: int) -> tuple[int, ...]:
-        """Return the places in the window, along an axis, from which some position reads an element."""
         if (axis, first, last) not in known:
-            begins = [position * strides[axis] - pads[axis] for position in range(first, last + 1)]
-            places = (k for k in range(kernels[axis]) if any(0 <= at + k * apart[axis] < sizes[axis] for at in begins))
-            known[axis, first, last] = tuple(places)
+            known[axis, first, last] = needed(window, axis, first, last)
         return known[axis, first, last]
 
     def taps(tile: Corners) -> Taps:
         places = [along(axis, first, last) for axis, (first, last) in enumerate(zip(*tile, strict=True))]
-        return tuple((d * kernels[1] + h) * kernels[2] + w for d, h, w in itertools.product(*places))
+        return tuple((d * kernel[0] + h) * kernel[1] + w for d, h, w in itertools.product(*places))
 
     return taps
+
+
+def needed(window: Window, axis: int, first: int, last: int) -> tuple[int, ...]:
+    """Return the places in the window, along an axis, from which some position of ``first`` to ``last`` reads an element."""
+    deep = window.depth
+    size, kernel = (deep.size, window.height, window.width)[axis], (deep.kernel, *window.kernel)[axis]
+    stride, apart = (deep.stride, *window.stride)[axis], (deep.dilation, *window.dilation)[axis]
+    pad = (deep.pad, *window.pad)[axis]
+    begins = range(first * stride - pad, last * stride - pad + 1, stride)
+    return tuple(k for k in range(kernel) if any(0 <= at + k * apart < size for at in begins))
+
+
+def spare_of(window: Window, tiles: Tiling) -> Spare:
+    """Return the rows and columns at the edges of the padded copy that no tile reads, because it leaves taps out.
+
+    A kernel that is dilated as far as DeepLab's has mostly padding in a copy with all of it: of an image of 32 x 32 positions
+    and a dilation of 24, 80 x 80 positions.
+    """
+    if window.is_pointwise or window.stride[1] > 1:
+        return NO_SPARE
+    if not all(needed(window, 0, slab, slab) for slab in range(window.depth.out)):
+        return NO_SPARE
+    kinds = tiles.kinds
+    rows = {(row, row + len(kinds[kind]) - 1) for kind, row, _ in tiles.places}
+    columns = {(column, column + kinds[kind][0] - 1) for kind, _, column in tiles.places}
+    spare = []
+    for axis, spans in enumerate((rows, columns)):
+        places = [(first, last, needed(window, axis + 1, first, last)) for first, last in spans]
+        if not all(taps for _, _, taps in places):
+            # Such a tile has all taps, see `Walks.place`.
+            return NO_SPARE
+        stride, apart, pad = window.stride[axis], window.dilation[axis], window.pad[axis]
+        before = min(first * stride + taps[0] * apart for first, _, taps in places)
+        end = max(last * stride + taps[-1] * apart for _, last, taps in places)
+        spare.append((min(before, pad), (window.out[axis] - 1) * stride + window.reach[axis] - end))
+    return spare[0], spare[1]

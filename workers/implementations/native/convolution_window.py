@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TypeAlias
 
 from poolrt.cachestore.deferred_dataclass import dataclass
 
 from ...desc import Convolution
+
+#: Rows before and behind, and columns before and behind.
+Spare: TypeAlias = tuple[tuple[int, int], tuple[int, int]]
+#: No rows and no columns.
+NO_SPARE: Spare = ((0, 0), (0, 0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +44,10 @@ class Depth:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The spatial side of a convolution: rows and columns (a single dimension is the second, of height 1) and slabs of them."""
+    """The spatial side of a convolution: rows and columns (a single dimension is the second, of height 1) and slabs of them.
+
+    ``spare`` are the rows and columns at the edges of the padded copy that no tile reads. The copy does not have them.
+    """
 
     height: int
     width: int
@@ -48,6 +57,7 @@ class Window:
     pad: tuple[int, int]
     out: tuple[int, int]
     depth: Depth
+    spare: Spare = NO_SPARE
 
     @classmethod
     def of(cls, op: Convolution) -> Window:
@@ -81,9 +91,15 @@ class Window:
     @property
     def is_inside(self) -> bool:
         """Whether no position reads padding."""
-        last = [(o - 1) * s + r for o, s, r in zip(self.out, self.stride, self.reach, strict=True)]
-        inside = self.pad == (0, 0) and last[0] < self.height and last[1] < self.width
+        ends = zip(self.out, self.stride, self.reach, self.pad, self.spare, strict=True)
+        last = [(o - 1) * s + r - pad - behind for o, s, r, pad, (_, behind) in ends]
+        inside = self.margins == (0, 0) and last[0] < self.height and last[1] < self.width
         return inside and self.depth.is_inside
+
+    @property
+    def margins(self) -> tuple[int, int]:
+        """Rows and columns of padding before the source in the padded copy."""
+        return self.pad[0] - self.spare[0][0], self.pad[1] - self.spare[1][0]
 
     @property
     def is_direct(self) -> bool:
@@ -117,7 +133,7 @@ class Window:
     @property
     def rows(self) -> int:
         """Rows of the padded copy."""
-        return (self.out[0] - 1) * self.step + self.reach[0] + 1
+        return (self.out[0] - 1) * self.step + self.reach[0] + 1 - sum(self.spare[0])
 
     @property
     def phases(self) -> int:
@@ -127,7 +143,7 @@ class Window:
     @property
     def columns(self) -> int:
         """Columns of a phase of the padded copy."""
-        return self.out[1] + self.reach[1] // self.stride[1]
+        return self.out[1] + self.reach[1] // self.stride[1] - sum(self.spare[1])
 
     def copy(self) -> tuple[int, int, int]:
         """Return rows, phases and columns of a slab that the kernel reads: of the padded copy, or the source itself."""
@@ -138,10 +154,11 @@ class Window:
         thinned = self.depth.stride if self.is_pointwise else 1
         return (
             self.depth.size, self.height, self.width, self.slabs, *self.copy(), thinned, self.row_step, self.stride[1],
-            self.depth.pad, *self.pad,
+            self.depth.pad, *self.margins,
         )  # fmt: skip
 
     def offset(self, kh: int, kw: int, columns: int) -> int:
-        """Return the distance of a tap from the first one, in positions."""
+        """Return the place that a tap of the first output reads, in positions of a copy of so many columns."""
         column, phase = divmod(kw * self.dilation[1], self.stride[1])
-        return (kh * self.dilation[0] * self.phases + phase) * columns + column
+        (above, _), (left, _) = self.spare
+        return ((kh * self.dilation[0] - above) * self.phases + phase) * columns + column - left

@@ -11,7 +11,7 @@ import pytest
 from poolrt.workers.desc import Arg, Convolution, MemoryDesc, PostOp, PrimitiveAttr
 from poolrt.workers.engines.target import Target, cpu_target
 from poolrt.workers.implementations.native.convolution_tiles import tiling
-from poolrt.workers.implementations.native.convolution_walks import Walks, corners, taps_of
+from poolrt.workers.implementations.native.convolution_walks import Walks, corners, spare_of, taps_of
 from poolrt.workers.implementations.native.convolution_window import Window
 from poolrt.workers.implementations.primitive_desc import UnsupportedPrimitive, primitive_desc, primitive_descs
 from poolrt.workers.kernels.spec import KernelSpec
@@ -143,6 +143,8 @@ def test_few_kernels_serve_all_convolutions_of_a_residual_network() -> None:
         pytest.param((33, 33), (3, 3), (1, 1), 12, 12, (32, 16), id="planes of three tiles a row"),
         pytest.param((9, 10), (3, 2), (1, 1), 7, 8, (33, 17), id="a dilation of most of a plane"),
         pytest.param((4, 4), (3, 3), (1, 1), 6, 6, (16, 16), id="only the middle is inside"),
+        pytest.param((30, 20), (3, 3), (1, 1), 17, 17, (32, 16), id="columns of padding that no tile reads"),
+        pytest.param((20, 17), (3, 3), (1, 1), 20, 20, (16, 33), id="the source itself instead of a copy"),
         pytest.param((3, 3), (1, 1), (1, 1), 1, 4, (16, 16), id="tiles in padding"),
         pytest.param((21, 30), (3, 3), (2, 3), 5, 5, (20, 40), id="strides"),
         pytest.param((40,), (5,), (1,), 9, 18, (48, 16), id="rows"),
@@ -205,3 +207,22 @@ def test_a_tile_takes_no_step_of_a_tap_in_padding() -> None:
     taken = [walks.walks[place // 8 + 1] for place in places]
     assert sum(taken) == (2 + 3 + 2) * (12 * 2 + 9 * 3 + 12 * 2)
     assert len(walks.walks) == 3 * 9
+
+
+@pytest.mark.parametrize(
+    ("apart", "spare", "is_direct"),
+    [
+        pytest.param(1, ((1, 1), (0, 0)), False, id="dense"),
+        pytest.param(24, ((24, 24), (22, 21)), False, id="a dilation of most of a plane"),
+        pytest.param(36, ((36, 36), (36, 36)), True, id="a dilation beyond the plane"),
+    ],
+)
+def test_a_padded_copy_has_only_what_tiles_read(
+    apart: int, spare: tuple[tuple[int, int], tuple[int, int]], is_direct: bool
+) -> None:
+    """Of 32 columns in tiles of 11, 11 and 10, with 3 x 3 taps, as in DeepLab."""
+    plane, weights = MemoryDesc((1, 16, 32, 32), "f32"), MemoryDesc((16, 16, 3, 3), "f32")
+    pads = (apart, apart)
+    window = Window.of(Convolution(plane, weights, None, plane, (1, 1), (apart - 1,) * 2, pads, pads, 1))
+    assert spare_of(window, tiling("x86-64-v4", 32, 32, 1)) == spare
+    assert dataclasses.replace(window, spare=spare).is_direct == is_direct
