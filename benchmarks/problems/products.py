@@ -36,13 +36,14 @@ def matmuls() -> Iterator[Problem]:
 
 
 def convolutions() -> Iterator[Problem]:
-    """Yield convolutions of ResNet-50, depthwise ones of MobileNets, one of ShuffleNet in groups, and unusual depthwise ones."""
+    """Yield convolutions of ResNet-50, depthwise ones of MobileNets, one of ShuffleNet in groups, unusual ones of one input."""
     for dims, outputs, kernel, stride, groups in (
         ((1, 64, 56, 56), 64, 3, 1, 1), ((1, 256, 14, 14), 256, 3, 1, 1), ((1, 512, 7, 7), 512, 3, 1, 1),
         ((1, 256, 56, 56), 64, 1, 1, 1), ((1, 256, 14, 14), 1024, 1, 1, 1), ((1, 512, 28, 28), 1024, 1, 2, 1),
         ((1, 3, 224, 224), 64, 7, 2, 1), ((1, 144, 56, 56), 144, 3, 1, 144), ((1, 96, 112, 112), 96, 3, 2, 96),
         ((1, 576, 14, 14), 576, 3, 1, 576), ((1, 672, 14, 14), 672, 5, 2, 672), ((1, 272, 14, 14), 272, 1, 1, 4),
         ((1, 32, 112, 112), 64, 3, 1, 32), ((1, 64, 56, 56), 64, 31, 1, 64), ((1, 256, 14, 14), 256, 27, 1, 256),
+        ((1, 1, 256, 256), 1, 5, 1, 1), ((1, 1, 256, 256), 8, 3, 1, 1),
     ):  # fmt: skip
         inner = dims[1] // groups
         weights = normals(outputs, inner, kernel, kernel) / np.float32((inner * kernel**2) ** 0.5)

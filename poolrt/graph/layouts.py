@@ -20,6 +20,8 @@ _NARROW: Final = ("f16", "bf16")
 _COLUMNS_OF: Final = {"x86-64-v4": 15}
 _COLUMNS: Final = 12
 _CHANNELS: Final = 16
+#: Outputs of a single channel, at most, of which planes take less time than blocks, whose vectors have 16 outputs.
+_OUTPUTS_OF_ONE: Final = 8
 #: Inputs of a group up to which row-major windows of one element are faster than reorders into blocks and back, and columns of
 #: the result from which they are. Blocks have groups beside others, which costs more: with several, the most that were measured.
 _POINTS: Final = 16
@@ -55,8 +57,12 @@ def _convolution(
     row = op.dst.dims[-1] * (op.dst.dims[-2] if is_plane else 1)
     fits = is_plain and (row >= columns or channels < _CHANNELS)
     # Blocks have no kernel of their own for several outputs of one input: planes take a fifth of the time, unless they are a row.
-    several = op.dst.dims[1] > channels
-    if op.groups == channels > 1 and (is_native and math.prod(op.dst.dims[2:-1]) > 1 if several else fits):
+    if op.dst.dims[1] > channels:
+        fits = is_native and math.prod(op.dst.dims[2:-1]) > 1
+    if channels == 1:
+        # Planes have no lanes for outputs that there are none of.
+        fits = is_native and op.dst.dims[1] <= _OUTPUTS_OF_ONE
+    if op.groups == channels and fits:
         # One channel a group: reorders into blocks of channels and back would take longer than the sums.
         yield replace(op, weights=_any(op.weights))
     elif is_plain and _sees_points(op) and op.weights.dims[1] <= (_POINTS_IN_GROUPS if op.groups > 1 else _POINTS):

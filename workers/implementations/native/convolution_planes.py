@@ -30,12 +30,12 @@ _COLUMN = 32
 
 
 class NativePlanesConvolution(RowMajorConvolution):
-    """1 to 3 spatial dimensions, one input channel a group, and several groups; src, weights and dst are row-major."""
+    """1 to 3 spatial dimensions, one input channel a group; src, weights and dst are row-major."""
 
     name = "native:planes"
 
     def reject_window(self, op: Convolution) -> str | None:
-        if op.src.ndims not in (3, 4, 5) or not op.groups == op.src.dims[1] > 1:
+        if op.src.ndims not in (3, 4, 5) or op.groups != op.src.dims[1]:
             return "not one input channel a group in 1 to 3 spatial dimensions"
         return None
 

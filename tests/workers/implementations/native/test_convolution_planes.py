@@ -68,7 +68,13 @@ def test_planes_are_convolved_by_definition(
 @pytest.mark.parametrize("chain", ["", "add relu"])
 @pytest.mark.parametrize(
     ("dims", "window"),
-    [((2, 3, 9, 21), (3, 3)), ((1, 2, 12, 40), (9, 9)), ((2, 2, 50), (5,)), ((1, 2, 4, 90, 40), (3, 3, 3))],
+    [
+        ((2, 3, 9, 21), (3, 3)),
+        ((1, 2, 12, 40), (9, 9)),
+        ((2, 2, 50), (5,)),
+        ((1, 2, 4, 90, 40), (3, 3, 3)),
+        ((2, 1, 11, 20), (5, 3)),
+    ],
 )
 @pytest.mark.one_in(3)
 def test_several_outputs_of_one_input(
@@ -149,3 +155,9 @@ def test_row_major_planes_are_convolved_where_they_are_unless_their_rows_are_sho
 def test_several_outputs_of_one_input_are_planes_of_more_than_one_row() -> None:
     assert planned(7, 64, False, several=2) == ["native:planes"]
     assert planned(14, 64, True, several=3)[-2:] == ["native:nest", "native:planes"]
+
+
+def test_few_outputs_of_a_single_channel_are_planes() -> None:
+    assert planned(14, 1, False) == ["native:planes"]
+    assert planned(14, 1, False, several=8) == ["native:planes"]
+    assert "native:planes" not in planned(14, 1, False, several=9)
