@@ -3,79 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
 import torch
 import torchvision.models as vision
 import transformers
-from parts import CachedDecoder, Detector, Outputs, Tagger, UNet
+from image_networks import IMAGE_NETWORKS
+from network import VOCABULARY, Network, cached, image, text
+from parts import Detector, Outputs, Tagger, UNet
+from sequence_networks import SEQUENCE_NETWORKS
 from torch import Tensor, nn
 from torchvision.models import convnext, efficientnet, mobilenetv3
-
-VOCABULARY: Final = 64
-
-
-@dataclass
-class Network:
-    """A module, its example inputs, and which of their dimensions may change.
-
-    The last ``repeated`` inputs are one argument ``*past`` of the module.
-    """
-
-    module: nn.Module
-    make: Callable[[int, int], dict[str, Tensor]]
-    open: dict[str, dict[int, str]] = field(default_factory=dict)
-    batch: int = 2
-    length: int = 0
-    other: int = 0
-    is_large: bool = False
-    repeated: int = 0
-
-    def feeds(self) -> dict[str, Tensor]:
-        """Return the inputs that the exporter sees."""
-        return self._make(self.batch, self.length)
-
-    def other_feeds(self) -> dict[str, Tensor]:
-        """Return inputs of other sizes."""
-        return self._make(self.batch + 1, self.other or self.length)
-
-    def _make(self, batch: int, length: int) -> dict[str, Tensor]:
-        torch.manual_seed(batch)
-        return self.make(batch, length)
-
-
-def _image(module: nn.Module, size: int, full: bool, *, other: int = 0) -> Network:
-    open_sizes = {0: "batch"} | ({2: "height", 3: "width"} if other else {})
-    return Network(
-        module,
-        lambda b, s: {"x": torch.randn(b, 3, s, s)},
-        {"x": open_sizes},
-        1 + (not full),
-        size,
-        other,
-        is_large=full,
-    )
-
-
-def _text(module: nn.Module, full: bool, *, mask: bool = True, vocabulary: int = VOCABULARY) -> Network:
-    def make(batch: int, length: int) -> dict[str, Tensor]:
-        feeds = {"input_ids": torch.randint(0, vocabulary, (batch, length))}
-        if mask:
-            lengths = torch.randint(1, length + 1, (batch, 1))
-            feeds["attention_mask"] = (torch.arange(length)[None] < lengths).to(torch.int64)
-        return feeds
-
-    sizes = {0: "batch", 1: "length"}
-    length = 128 if full else 8
-    return Network(module, make, {"input_ids": sizes, "attention_mask": sizes}, 2, length, length + 3, full)
 
 
 def mobilenet_v3(full: bool) -> Network:
     """Squeeze and excitation, hard swish."""
     settings, last = mobilenetv3._mobilenet_v3_conf("mobilenet_v3_small", width_mult=1.0 if full else 0.25)
-    return _image(mobilenetv3.MobileNetV3(settings, last, num_classes=10), 224 if full else 64, full, other=96)
+    return image(mobilenetv3.MobileNetV3(settings, last, num_classes=10), 224 if full else 64, full, other=96)
 
 
 def efficientnet_b0(full: bool) -> Network:
@@ -83,16 +28,14 @@ def efficientnet_b0(full: bool) -> Network:
     settings, last = efficientnet._efficientnet_conf(
         "efficientnet_b0", width_mult=1.0 if full else 0.25, depth_mult=1.0 if full else 0.3
     )
-    return _image(
-        efficientnet.EfficientNet(settings, 0.2, last_channel=last, num_classes=10), 224 if full else 64, full
-    )
+    return image(efficientnet.EfficientNet(settings, 0.2, last_channel=last, num_classes=10), 224 if full else 64, full)
 
 
 def convnext_tiny(full: bool) -> Network:
     """Layer normalization of channels, depthwise kernels of 7."""
     sizes = [(96, 192, 3), (192, 384, 3), (384, 768, 9), (768, None, 3)] if full else [(16, 32, 1), (32, None, 1)]
     settings = [convnext.CNBlockConfig(*each) for each in sizes]
-    return _image(vision.ConvNeXt(settings, num_classes=10), 224 if full else 32, full)
+    return image(vision.ConvNeXt(settings, num_classes=10), 224 if full else 32, full)
 
 
 def swin_tiny(full: bool) -> Network:
@@ -100,20 +43,20 @@ def swin_tiny(full: bool) -> Network:
     widths = (96, [2, 2, 6, 2], [3, 6, 12, 24], [7, 7]) if full else (16, [2, 2], [2, 4], [4, 4])
     wide, depths, heads, window = widths
     made = vision.SwinTransformer([4, 4], wide, depths, heads, window, num_classes=10)  # type: ignore[arg-type]
-    return _image(made, 224 if full else 40, full)
+    return image(made, 224 if full else 40, full)
 
 
 def vit(full: bool) -> Network:
     """Attention of image patches."""
     if full:
-        return _image(vision.vit_b_16(), 224, full)
-    return _image(vision.VisionTransformer(32, 8, 2, 2, 32, 64, num_classes=10), 32, full)
+        return image(vision.vit_b_16(), 224, full)
+    return image(vision.VisionTransformer(32, 8, 2, 2, 32, 64, num_classes=10), 32, full)
 
 
 def shufflenet_v2(full: bool) -> Network:
     """Shuffled channels."""
     widths = [24, 116, 232, 464, 1024] if full else [8, 16, 32, 48, 64]
-    return _image(vision.ShuffleNetV2([4, 8, 4] if full else [2, 2, 2], widths, 10), 224 if full else 64, full)
+    return image(vision.ShuffleNetV2([4, 8, 4] if full else [2, 2, 2], widths, 10), 224 if full else 64, full)
 
 
 def vgg(full: bool) -> Network:
@@ -122,23 +65,23 @@ def vgg(full: bool) -> Network:
     made = vision.VGG(vision.vgg.make_layers(widths), num_classes=10)
     if not full:
         made.classifier = nn.Sequential(nn.Linear(16 * 49, 16), nn.ReLU(), nn.Linear(16, 10))
-    return _image(made, 64, full)
+    return image(made, 64, full)
 
 
 def resnet(full: bool) -> Network:
     """Convolutions with batch normalization."""
     made = vision.resnet50() if full else vision.ResNet(vision.resnet.BasicBlock, [1, 1, 1, 1], num_classes=10)
-    return _image(made, 224 if full else 64, full)
+    return image(made, 224 if full else 64, full)
 
 
 def unet(full: bool) -> Network:
     """Images that shrink and grow, and are joined."""
-    return _image(UNet(64 if full else 4, 4 if full else 2), 256 if full else 32, full, other=320 if full else 48)
+    return image(UNet(64 if full else 4, 4 if full else 2), 256 if full else 32, full, other=320 if full else 48)
 
 
 def detector(full: bool) -> Network:
     """One scale of boxes, decoded and suppressed: the number of results depends on the data."""
-    return _image(Detector(64 if full else 8), 256 if full else 64, full)
+    return image(Detector(64 if full else 8), 256 if full else 64, full)
 
 
 def detr(full: bool) -> Network:
@@ -151,7 +94,7 @@ def detr(full: bool) -> Network:
         **({} if full else widths), backbone_config=backbone, use_timm_backbone=False, backbone=None, num_labels=4,
         use_pretrained_backbone=False,
     )  # fmt: skip
-    return _image(Outputs(transformers.DetrForObjectDetection(config), 2), 256 if full else 64, full)
+    return image(Outputs(transformers.DetrForObjectDetection(config), 2), 256 if full else 64, full)
 
 
 def segformer(full: bool) -> Network:
@@ -160,14 +103,14 @@ def segformer(full: bool) -> Network:
              "patch_sizes": [7, 3], "strides": [4, 2], "num_attention_heads": [1, 2], "mlp_ratios": [2, 2],
              "decoder_hidden_size": 16}  # fmt: skip
     config = transformers.SegformerConfig(**({} if full else small), num_labels=4)
-    return _image(Outputs(transformers.SegformerForSemanticSegmentation(config), 1), 256 if full else 32, full)
+    return image(Outputs(transformers.SegformerForSemanticSegmentation(config), 1), 256 if full else 32, full)
 
 
 def bert(full: bool) -> Network:
     """Encode tokens."""
     small = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64,
              "vocab_size": VOCABULARY, "max_position_embeddings": 32}  # fmt: skip
-    return _text(Outputs(transformers.BertModel(transformers.BertConfig(**({} if full else small))), 2), full)
+    return text(Outputs(transformers.BertModel(transformers.BertConfig(**({} if full else small))), 2), full)
 
 
 def distilbert(full: bool) -> Network:
@@ -175,7 +118,7 @@ def distilbert(full: bool) -> Network:
     small = {"dim": 32, "n_layers": 2, "n_heads": 2, "hidden_dim": 64, "vocab_size": VOCABULARY,
              "max_position_embeddings": 32}  # fmt: skip
     config = transformers.DistilBertConfig(**({} if full else small))
-    return _text(Outputs(transformers.DistilBertModel(config), 1), full)
+    return text(Outputs(transformers.DistilBertModel(config), 1), full)
 
 
 _T5: Final = {"d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 2, "num_decoder_layers": 2, "num_heads": 4,
@@ -185,7 +128,7 @@ _T5: Final = {"d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 2, "num_decode
 def t5_encoder(full: bool) -> Network:
     """Relative positions, RMS normalization."""
     config = transformers.T5Config(**({"decoder_start_token_id": 0} if full else _T5), attn_implementation="eager")
-    return _text(Outputs(transformers.T5EncoderModel(config), 1), full)
+    return text(Outputs(transformers.T5EncoderModel(config), 1), full)
 
 
 def t5(full: bool) -> Network:
@@ -207,7 +150,7 @@ def t5(full: bool) -> Network:
             logits: Tensor = found.logits
             return logits
 
-    made = _text(Both(), full)
+    made = text(Both(), full)
     base = made.make
 
     def make(batch: int, length: int) -> dict[str, Tensor]:
@@ -218,29 +161,9 @@ def t5(full: bool) -> Network:
     return made
 
 
-def _cached(model: nn.Module, layers: int, heads: int, size: int, full: bool) -> Network:
-    """Decode tokens after some that are in a cache of keys and values."""
-    new = 1 if full else 3
-
-    def make(batch: int, past: int) -> dict[str, Tensor]:
-        feeds = {
-            "input_ids": torch.randint(0, VOCABULARY, (batch, new)),
-            "attention_mask": torch.ones(batch, past + new, dtype=torch.int64),
-        }
-        for layer in range(layers):
-            for kind in ("key", "value"):
-                feeds[f"past_{kind}_{layer}"] = torch.randn(batch, heads, past, size)
-        return feeds
-
-    open_sizes = {name: {0: "batch", 2: "past"} for name in make(1, 1)}
-    open_sizes |= {"input_ids": {0: "batch"}, "attention_mask": {0: "batch", 1: "total"}}
-    past = 64 if full else 5
-    return Network(CachedDecoder(model), make, open_sizes, 2, past, past + 2, full, 2 * layers)
-
-
 def gpt2(full: bool) -> Network:
     """A causal decoder without a cache."""
-    return _text(Outputs(transformers.GPT2LMHeadModel(_gpt2_config(full, use_cache=False)), 1), full)
+    return text(Outputs(transformers.GPT2LMHeadModel(_gpt2_config(full, use_cache=False)), 1), full)
 
 
 def _gpt2_config(full: bool, **more: Any) -> transformers.GPT2Config:
@@ -253,7 +176,7 @@ def gpt2_cache(full: bool) -> Network:
     """A causal decoder with a cache of keys and values."""
     config = _gpt2_config(full)
     model = transformers.GPT2LMHeadModel(config)
-    return _cached(model, config.n_layer, config.n_head, config.n_embd // config.n_head, full)
+    return cached(model, config.n_layer, config.n_head, config.n_embd // config.n_head, full)
 
 
 def llama_cache(full: bool) -> Network:
@@ -265,7 +188,7 @@ def llama_cache(full: bool) -> Network:
     config = transformers.LlamaConfig(**(large if full else small))
     heads = config.num_key_value_heads
     size = config.hidden_size // config.num_attention_heads
-    return _cached(transformers.LlamaForCausalLM(config), config.num_hidden_layers, heads, size, full)
+    return cached(transformers.LlamaForCausalLM(config), config.num_hidden_layers, heads, size, full)
 
 
 def whisper_encoder(full: bool) -> Network:
@@ -298,7 +221,7 @@ def wav2vec2(full: bool) -> Network:
 def tagger(kind: str, full: bool) -> Network:
     """A recurrent network that labels each token."""
     wide = 256 if full else 16
-    made = _text(Tagger(kind, VOCABULARY, wide), full, mask=False)
+    made = text(Tagger(kind, VOCABULARY, wide), full, mask=False)
     del made.open["attention_mask"]
     return made
 
@@ -327,4 +250,6 @@ NETWORKS: Final[dict[str, Callable[[bool], Network]]] = {
     "wav2vec2": wav2vec2,
     "lstm_tagger": partial(tagger, "lstm"),
     "gru_tagger": partial(tagger, "gru"),
+    **IMAGE_NETWORKS,
+    **SEQUENCE_NETWORKS,
 }

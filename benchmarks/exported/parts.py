@@ -128,3 +128,82 @@ class Tagger(nn.Module):
         """Return the scores of labels."""
         found: Tensor = self.labels(self.network(self.words(input_ids))[0])
         return found
+
+
+class Pictures(nn.Module):
+    """Return the scores of a network of torchvision that has a class for each place."""
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()
+        self.module = module
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Compute the module."""
+        found: Tensor = self.module(x)["out"]
+        return found
+
+
+class Flow(nn.Module):
+    """Return the last flow between an image and its mirror image."""
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()
+        self.module = module
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Compute the module, with fewer turns than it has by default."""
+        found: Tensor = self.module(x, x.flip(3), num_flow_updates=4)[-1]
+        return found
+
+
+class EncoderDecoder(nn.Module):
+    """Return the first result of a decoder that reads what an encoder found."""
+
+    def __init__(self, decoder: nn.Module) -> None:
+        super().__init__()
+        self.decoder = decoder
+
+    def forward(self, input_ids: Tensor, encoder_hidden_states: Tensor) -> Tensor:
+        """Compute the decoder without a cache."""
+        found = self.decoder(input_ids=input_ids, encoder_hidden_states=encoder_hidden_states, use_cache=False)
+        states: Tensor = found.last_hidden_state
+        return states
+
+
+class Pair(nn.Module):
+    """Return the scores of texts and images for each other."""
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()
+        self.module = module
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor, pixel_values: Tensor) -> tuple[Tensor, ...]:
+        """Compute scores and both embeddings."""
+        found = self.module(input_ids=input_ids, attention_mask=attention_mask, pixel_values=pixel_values)
+        return found.logits_per_image, found.text_embeds, found.image_embeds
+
+
+class Stack(nn.Module):
+    """Layers of PyTorch's own between an embedding and scores."""
+
+    def __init__(self, kind: str, vocabulary: int, wide: int) -> None:
+        super().__init__()
+        self.words = nn.Embedding(vocabulary, wide)
+        self.kind = kind
+        if kind == "transformer":
+            layer = nn.TransformerEncoderLayer(wide, 4, 4 * wide, batch_first=True, norm_first=True, activation="gelu")
+            self.network: Any = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+        else:
+            kinds: dict[str, Any] = {"rnn": nn.RNN, "lstm": nn.LSTM, "gru": nn.GRU}
+            self.network = kinds[kind](wide, wide, num_layers=3)
+        self.scores = nn.Linear(wide, 5)
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+        """Return scores; recurrent layers have the steps before the batch."""
+        words = self.words(input_ids)
+        if attention_mask is not None:
+            found: Tensor = self.network(words, src_key_padding_mask=attention_mask == 0)
+        else:
+            found = self.network(words.transpose(0, 1))[0]
+        scores: Tensor = self.scores(found)
+        return scores
