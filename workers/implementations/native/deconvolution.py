@@ -21,9 +21,10 @@ from .deconvolution_phases import NativePhasesDeconvolution
 from .deconvolution_planes import NativePlanesDeconvolution
 from .deconvolution_wide import NativeWideDeconvolution
 
-#: Bytes of products that stay in the second-level cache until they are added up. Products of fewer rows than these are slow, so
-#: large images have that many unless they take more bytes; and bytes of one output channel at most.
-_NEAR: Final = 384 << 10
+#: Bytes of products at once, which stay in the third-level cache until they are added up: with fewer, threads wait more often.
+#: Products of fewer rows than these are slow, so large images have that many unless they take more bytes; and bytes of one output
+#: channel at most.
+_NEAR: Final = 4 << 20
 _ROWS: Final = 64
 _FAR: Final = 64 << 20
 _MOST: Final = 1 << 30
