@@ -79,7 +79,7 @@ GRAPHS: Final[list[tuple[Callable[[Any, Any], object], str]]] = [
         lambda g, x: g.eltwise(x, "sigmoid"),
         "GraphError: eltwise 'eltwise_0': algorithm: unknown 'sigmoid'; known: relu, tanh, elu, square, abs, sqrt, linear, "
         "logistic, exp, log, clip, clip_v2, gelu_erf, gelu_tanh, hardswish, hardsigmoid, softplus, swish, mish, pow, round, "
-        "floor, ceil, trunc, erf, sin, cos, softsign, tan, atan, sign, threshold; "
+        "floor, ceil, trunc, erf, sin, cos, softsign, tan, atan, asin, acos, sign, threshold; "
         "'sigmoid' is 'logistic' here",
     ),
     (

@@ -58,6 +58,8 @@ FUNCTIONS: dict[str, Callable[[Array, float, float], Array]] = {
     "softsign": lambda x, a, b: x / (1 + np.abs(x)),
     "tan": lambda x, a, b: np.tan(x),
     "atan": lambda x, a, b: np.arctan(x),
+    "asin": lambda x, a, b: np.arcsin(x),
+    "acos": lambda x, a, b: np.arccos(x),
     "sign": lambda x, a, b: np.sign(x),
     "threshold": lambda x, a, b: np.where(x > a, x, 0),
 }

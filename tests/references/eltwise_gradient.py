@@ -57,6 +57,8 @@ FROM_SRC: dict[str, Derivative] = {
     "softsign": lambda x, a, b: 1 / (1 + np.abs(x)) ** 2,
     "tan": lambda x, a, b: 1 / np.cos(x) ** 2,
     "atan": lambda x, a, b: 1 / (1 + x * x),
+    "asin": lambda x, a, b: 1 / np.sqrt((1 - x) * (1 + x)),
+    "acos": lambda x, a, b: -1 / np.sqrt((1 - x) * (1 + x)),
     "threshold": lambda x, a, b: (x > a).astype(np.float64),
 }
 FROM_DST: dict[str, Derivative] = {

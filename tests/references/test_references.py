@@ -220,6 +220,8 @@ INDEPENDENT: dict[str, Any] = {
     "softsign": lambda x, a, b: np.sign(x) * (1 - 1 / (1 + np.abs(x))),
     "tan": lambda x, a, b: np.sin(x) / np.cos(x),
     "atan": lambda x, a, b: np.angle(1 + 1j * x),
+    "asin": lambda x, a, b: np.angle(np.sqrt(1 - x * x) + 1j * x),
+    "acos": lambda x, a, b: np.angle(x + 1j * np.sqrt(1 - x * x)),
     "sign": lambda x, a, b: np.heaviside(x, 0.5) - np.heaviside(-x, 0.5),
     "threshold": lambda x, a, b: x * np.heaviside(x - a, 0),
 }

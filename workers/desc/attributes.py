@@ -17,7 +17,7 @@ from .typed import Signed, Typed, to_float, without_sign
 ELTWISE_ALGORITHMS: Final = (
     "relu", "tanh", "elu", "square", "abs", "sqrt", "linear", "logistic", "exp", "log", "clip", "clip_v2", "gelu_erf",
     "gelu_tanh", "hardswish", "hardsigmoid", "softplus", "swish", "mish", "pow", "round", "floor", "ceil", "trunc", "erf",
-    "sin", "cos", "softsign", "tan", "atan", "sign", "threshold",
+    "sin", "cos", "softsign", "tan", "atan", "asin", "acos", "sign", "threshold",
 )  # fmt: skip
 #: Functions that are constant between their steps.
 STEP_ALGORITHMS: Final = ("round", "floor", "ceil", "trunc", "sign")

@@ -14,7 +14,7 @@ VECTOR_ALGORITHMS: Final = frozenset(
     (
         "relu", "tanh", "elu", "square", "abs", "sqrt", "linear", "logistic", "exp", "log", "clip", "clip_v2", "gelu_erf",
         "gelu_tanh", "hardswish", "hardsigmoid", "softplus", "swish", "mish", "pow", "round", "floor", "ceil", "trunc", "erf",
-        "sin", "cos", "softsign", "tan", "atan", "sign", "threshold",
+        "sin", "cos", "softsign", "tan", "atan", "asin", "acos", "sign", "threshold",
         "add", "sub", "mul", "div", "max", "min",
     )
 )  # fmt: skip

@@ -34,7 +34,7 @@ _ARITHMETIC: Final = {
 _FUNCTIONS: Final[dict[str, np.ufunc]] = {
     "abs": np.abs, "sqrt": np.sqrt, "exp": np.exp, "log": np.log, "tanh": np.tanh, "round": np.rint, "square": np.square,
     "floor": np.floor, "ceil": np.ceil, "trunc": np.trunc, "sin": np.sin, "cos": np.cos,
-    "tan": np.tan, "atan": np.arctan,
+    "tan": np.tan, "atan": np.arctan, "asin": np.arcsin, "acos": np.arccos,
 }  # fmt: skip
 _REDUCTIONS: Final[dict[str, Callable[..., Any]]] = {
     "sum": np.sum, "max": np.max, "min": np.min, "mul": np.prod, "mean": np.mean,

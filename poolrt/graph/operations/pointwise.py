@@ -30,8 +30,8 @@ class Pointwise(Family):
         ``logistic exp log clip`` (to alpha .. beta) ``clip_v2`` (the same; its gradient differs at the limits)
         ``gelu_erf gelu_tanh hardsigmoid`` (alpha 1/6 * x + beta 1/2, clipped to 0 .. 1) ``hardswish`` (x times
         hardsigmoid) ``softplus`` (log(1 + exp(alpha 1 * x)) / alpha) ``swish`` (x times logistic(alpha 1 * x)) ``mish
-        pow`` (alpha 1 * x ** beta) ``round`` (to even) ``floor ceil trunc erf sin cos softsign tan atan sign``
-        ``threshold`` (x if it is above alpha 0, else 0).
+        pow`` (alpha 1 * x ** beta) ``round`` (to even) ``floor ceil trunc erf sin cos softsign tan atan asin
+        acos sign threshold`` (x if it is above alpha 0, else 0).
         """
         with self._build("eltwise", **options) as node:
             first, second = complete_parameters(algorithm, alpha, beta)

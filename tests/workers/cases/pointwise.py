@@ -50,6 +50,8 @@ _ELTWISE_TOLERANCE: Final[dict[str, tuple[float, float]]] = {
     "cos": (1e-6, 0.0),
     "tan": (1e-6, 0.0),
     "atan": (1e-6, 0.0),
+    "asin": (1e-6, 0.0),
+    "acos": (1e-6, 0.0),
 }
 
 _BINARY = tuple(filter(VECTOR_ALGORITHMS.__contains__, BINARY_ALGORITHMS))

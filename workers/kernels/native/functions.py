@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable
 from typing import Any, Final
 
+from .arc_sine import emit_arc_cosine, emit_arc_sine
 from .arc_tangent import emit_arc_tangent
 from .compiler import types
 from .compiler.language import intrinsic
@@ -289,6 +290,8 @@ ELTWISE: Final[dict[str, Function]] = {
     "softsign": _softsign,
     "tan": lambda b, x, alpha, beta: emit_tangent(b, x),
     "atan": lambda b, x, alpha, beta: emit_arc_tangent(b, x),
+    "asin": lambda b, x, alpha, beta: emit_arc_sine(b, x),
+    "acos": lambda b, x, alpha, beta: emit_arc_cosine(b, x),
     "sign": _sign,
     "threshold": _threshold,
 }

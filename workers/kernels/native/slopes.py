@@ -11,7 +11,7 @@ from .exponentials import emit_exp, emit_exp_below
 from .functions import Function
 from .power import emit_power
 from .sines import emit_sine
-from .vec import Builder, Value, call, constant, fma, maximum, minimum, product_error, splat, vector
+from .vec import Builder, Value, apply, call, constant, fma, maximum, minimum, product_error, splat, vector
 
 _DENSITY: Final = 1.0 / math.sqrt(2.0 * math.pi)
 _TWICE_ROOT: Final = 2.0 * math.sqrt(2.0 / math.pi)
@@ -154,6 +154,11 @@ def _softsign(b: Builder, x: Value, alpha: Value, beta: Value) -> Value:
     return b.fmul(share, share)
 
 
+def _arc_sine(b: Builder, x: Value, sign: float) -> Value:
+    one = constant(1.0)
+    return b.fdiv(constant(sign), apply(b, "sqrt", b.fmul(b.fsub(one, x), b.fadd(one, x))))
+
+
 def _tan(b: Builder, x: Value, alpha: Value, beta: Value) -> Value:
     cosine = emit_sine(b, x, 1)
     return b.fdiv(constant(1.0), b.fmul(cosine, cosine))
@@ -187,6 +192,8 @@ SLOPES: Final[dict[str, Function]] = {
     "softsign": _softsign,
     "tan": _tan,
     "atan": lambda b, x, alpha, beta: b.fdiv(constant(1.0), fma(b, x, x, constant(1.0))),
+    "asin": lambda b, x, alpha, beta: _arc_sine(b, x, 1.0),
+    "acos": lambda b, x, alpha, beta: _arc_sine(b, x, -1.0),
     "threshold": lambda b, x, alpha, beta: _choose(b, b.fcmp_ordered(">", x, alpha), 1.0, 0.0),
 }
 #: Of the result, for the functions that allow it.

@@ -139,6 +139,8 @@ static vec eltwise_sin(vec x, float alpha, float beta) { return fabs(x) < 0x1p-1
 static vec eltwise_cos(vec x, float alpha, float beta) { return fabs(x) < 0x1p-13f ? 1.0f : cos(x); }
 static vec eltwise_tan(vec x, float alpha, float beta) { return fabs(x) < 0x1p-13f ? x : tan(x); }
 static vec eltwise_atan(vec x, float alpha, float beta) { return atan(x); }
+static vec eltwise_asin(vec x, float alpha, float beta) { return asin(x); }
+static vec eltwise_acos(vec x, float alpha, float beta) { return acos(x); }
 static vec eltwise_sign(vec x, float alpha, float beta)
 {
     vec below = x < 0.0f ? -1.0f : x;

@@ -231,7 +231,8 @@ FUNCTIONS: Final[dict[Any, Emit]] = {
     math.sqrt: _intrinsic("sqrt"), np.sqrt: _intrinsic("sqrt"), math.exp: _intrinsic("exp"), math.log: _intrinsic("log"),
     math.pow: _intrinsic("pow"), math.sin: _intrinsic("sin"), math.cos: _intrinsic("cos"), np.rint: _intrinsic("rint"),
     np.floor: _intrinsic("floor"), np.ceil: _intrinsic("ceil"), np.trunc: _intrinsic("trunc"),
-    math.tan: _library("tan"), math.atan: _library("atan"), math.tanh: _library("tanh"),
+    math.tan: _library("tan"), math.atan: _library("atan"), math.asin: _library("asin"), math.acos: _library("acos"),
+    math.tanh: _library("tanh"),
     math.erf: _library("erf"), math.erfc: _library("erfc"), math.expm1: _library("expm1"),
     math.log1p: _library("log1p"), np.fmod: _remainder,
 }  # fmt: skip

@@ -39,6 +39,8 @@ COS: Final = ELTWISE["cos"]
 SOFTSIGN: Final = ELTWISE["softsign"]
 TAN: Final = ELTWISE["tan"]
 ATAN: Final = ELTWISE["atan"]
+ASIN: Final = ELTWISE["asin"]
+ACOS: Final = ELTWISE["acos"]
 SIGN: Final = ELTWISE["sign"]
 THRESHOLD: Final = ELTWISE["threshold"]
 
@@ -105,6 +107,10 @@ def eltwise(algorithm: int, x: float, alpha: float, beta: float) -> float:
         return math.tan(x)
     if algorithm == ATAN:
         return math.atan(x)
+    if algorithm == ASIN:
+        return math.asin(x)
+    if algorithm == ACOS:
+        return math.acos(x)
     if algorithm == SOFTSIGN:
         return x / (1.0 + math.fabs(x))
     if algorithm == SIGN:

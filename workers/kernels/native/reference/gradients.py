@@ -7,6 +7,8 @@ from typing import Final
 
 from .functions import (
     ABS,
+    ACOS,
+    ASIN,
     ATAN,
     CLIP,
     CLIP_V2,
@@ -99,6 +101,10 @@ def slope(algorithm: int, x: float, alpha: float, beta: float) -> float:
         return 1.0 / math.cos(x) ** 2
     if algorithm == ATAN:
         return 1.0 / (1.0 + x * x)
+    if algorithm == ASIN:
+        return 1.0 / math.sqrt((1.0 - x) * (1.0 + x))
+    if algorithm == ACOS:
+        return -1.0 / math.sqrt((1.0 - x) * (1.0 + x))
     if algorithm == SOFTSIGN:
         return 1.0 / (1.0 + math.fabs(x)) ** 2
     if algorithm == THRESHOLD:

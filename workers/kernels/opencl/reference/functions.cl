@@ -51,6 +51,8 @@ static real eltwise_value(int algorithm, real x, real alpha, real beta)
     case ELTWISE_SOFTSIGN: return x / (fabs(x) + 1);
     case ELTWISE_TAN: return tan(x);
     case ELTWISE_ATAN: return atan(x);
+    case ELTWISE_ASIN: return asin(x);
+    case ELTWISE_ACOS: return acos(x);
     case ELTWISE_SIGN: return x > 0 ? 1 : x < 0 ? -1 : x;
     case ELTWISE_THRESHOLD: return x > alpha ? x : 0;
     }
@@ -98,6 +100,8 @@ static real slope(int algorithm, real x, real alpha, real beta)
         y = cos(x);
         return 1 / (y * y);
     case ELTWISE_ATAN: return 1 / (1 + x * x);
+    case ELTWISE_ASIN: return 1 / sqrt((1 - x) * (1 + x));
+    case ELTWISE_ACOS: return -1 / sqrt((1 - x) * (1 + x));
     case ELTWISE_THRESHOLD: return x > alpha;
     case ELTWISE_SOFTSIGN:
         y = fabs(x) + 1;
