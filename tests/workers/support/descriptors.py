@@ -94,8 +94,12 @@ def convolutions(prop: str, dtype: str) -> list[OpDesc]:
 
 def deconvolutions(prop: str, dtype: str) -> list[OpDesc]:
     types = product_types(prop, dtype)
-    # A kernel as long as the stride, too
-    windows = (*WINDOWS, (Channels(2, 1, 3, 5), Window((6, 8), (2, 2), (2, 2), (0, 0), (0, 0), (0, 0))))
+    windows = (
+        *WINDOWS,
+        # A kernel as long as the stride, and strides as long as vectors
+        (Channels(2, 1, 3, 5), Window((6, 8), (2, 2), (2, 2), (0, 0), (0, 0), (0, 0))),
+        (Channels(1, 3, 1, 1), Window((4, 49), (2, 17), (2, 16), (0, 0), (0, 0), (0, 0))),
+    )
     return [deconvolution(w, c, prop, types, number != 1) for number, (c, w) in enumerate(windows)]
 
 
