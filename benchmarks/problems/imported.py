@@ -108,12 +108,30 @@ def quantised_by_channel() -> Iterator[Imported]:
 
 def integer_products() -> Iterator[Imported]:
     """Yield products of two computed matrices of bytes."""
-    for rows, depth, columns in ((64, 64, 64), (128, 768, 768), (128, 64, 128), (256, 256, 256)):
+    sizes = (
+        (1, 512, 512),
+        (1, 768, 3072),
+        (4, 767, 765),
+        (64, 64, 64),
+        (128, 768, 768),
+        (128, 64, 128),
+        (256, 256, 256),
+    )
+    for rows, depth, columns in sizes:
         for kind in ("int8", "uint8"):
             yield Imported(
                 "integer products", f"integer product u8 by {kind}", (rows, depth, columns), (_node("MatMulInteger", "a b"),),
                 {"a": _bytes("uint8", rows, depth), "b": _bytes(kind, depth, columns) // 2}, {}, near=1e-9,
             )  # fmt: skip
+    for rows, depth, columns in ((1, 768, 768), (4, 768, 768)):
+        yield Imported(
+            "integer products", "integer product with zero points", (rows, depth, columns),
+            (_node("MatMulInteger", "a b p q"),),
+            {
+                "a": _bytes("uint8", rows, depth), "b": _bytes("uint8", depth, columns) // 2,
+                "p": np.asarray(7, np.uint8), "q": np.asarray(9, np.uint8),
+            }, {}, near=1e-9,
+        )  # fmt: skip
 
 
 def quantised_means() -> Iterator[Imported]:

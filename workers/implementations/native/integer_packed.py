@@ -6,13 +6,14 @@ import math
 
 from poolrt.cachestore.deferred_dataclass import replace
 
-from ...desc import Arg, InnerProduct, Matmul, MemoryDesc, PrimitiveAttr
+from ...desc import Arg, InnerProduct, Matmul, MemoryDesc, PrimitiveAttr, Quantisation
 from ...engines.target import Target
 from ...kernels.spec import KernelSpec
 from ..program import LaunchArgument, Program
 from .integer_amx import EXTENSIONS_OF, copied_how, is_few_with_point, reduce_by_tiles
 from .integer_epilogue import Epilogue, is_exact, points_fit, refuse_attributes, refuse_types
 from .integer_reduce import GROUP, GROUP_BYTES, Outputs, Positions, reduce_integers
+from .integer_rows import fits_rows, multiply_rows
 from .nest_builder import NestBuilder
 
 
@@ -34,7 +35,8 @@ class _PackedProduct:
         if not set(self.extensions) <= set(target.extensions):
             return f"the host has no {', '.join(self.extensions)}"
         # Numbers of 16 bits hold both; the other instructions have signed ones on the right.
-        right = ("s8", "u8") if self._how == "pairs" else ("s8",)
+        in_place = self._reads_in_place(op, attr, packed)
+        right = ("s8", "u8") if self._how == "pairs" or in_place else ("s8",)
         if why := refuse_types(op.src, op.weights, op.bias, op.dst, right):
             return why
         if op.src.layout.blocks or op.src.repeats or (op.src.ndims > 2 and not op.src.is_plain) or not op.dst.is_plain:
@@ -45,8 +47,13 @@ class _PackedProduct:
             return f"weights {op.weights}; only {packed} and layouts without blocks are supported"
         if not points_fit(attr, op.src.dtype):
             return f"a zero point of src that is no {op.src.dtype}"
+        if self._how == "amx" and self._reads_in_place(op, attr, packed, "vnni"):
+            return "few rows by weights that are not packed: packing takes longer than the product"
         if self._how == "amx" and is_few_with_point(attr, math.prod(op.dst.dims[:-1])):
             return "few rows and a zero point of src: the sums of weights cost another pass over these"
+        if in_place:
+            # Its kernel has zero points of weights, which others do not have.
+            attr = replace(attr, zero_points=tuple(q for q in attr.zero_points if not _is_of_columns(q, output)))
         return refuse_attributes(attr, op.bias, op.dst, output)
 
     def _describe(
@@ -62,15 +69,22 @@ class _PackedProduct:
         group = GROUP[self._how]
         padded = -(-depth // group) * group
         line = padded * GROUP_BYTES // group
+        in_place = self._reads_in_place(op, attr, packed)
         row, step = (depth, 1) if op.src.ndims > 2 else op.src.outer_strides()
         source: LaunchArgument = ("m", (int(Arg.SRC), 0))
         signed = op.src.dtype == "s8"
-        if self._how == "pairs" or (signed and self._how == "vnni") or padded != depth or step != 1:
+        if self._how == "pairs" or (
+            not in_place and ((signed and self._how == "vnni") or padded != depth or step != 1)
+        ):
             to = build.book(rows * line)
             numbers = (rows, 1, 0, step, row, 0, rows, 1, 1, 1, 0, 0, 1, depth, padded)
             kernel = KernelSpec.of("integer_copy", how=copied_how(self._how, signed), signed=signed)
             build.launch(kernel, (source, to, epilogue.point(Arg.SRC), *(("i", n) for n in numbers)), rows)
             source, row = to, line
+        result = Outputs(1, 1, outputs, op.dst, op.bias)
+        if in_place:
+            multiply_rows(build, self._how, (source, op.src, row), op.weights, result, epilogue, attr, rows)
+            return build.program()
         weights: LaunchArgument = ("m", (int(Arg.WEIGHTS), 0))
         if op.weights.tag != packed:
             to = build.book(-(-outputs // 16) * 16 * padded)
@@ -80,7 +94,6 @@ class _PackedProduct:
             build.launch(KernelSpec.of("integer_weights", how=how), arguments, -(-outputs // 16))
             weights = to
         positions = Positions(1, rows, 0, row, rows * row, 0, [(0, padded // group)])
-        result = Outputs(1, 1, outputs, op.dst, op.bias)
         exact = is_exact(attr, op.bias, op.dst)
         if self._how == "amx":
             reduce_by_tiles(build, source, op.src.dtype, weights, positions, result, epilogue, exact)
@@ -90,9 +103,18 @@ class _PackedProduct:
         reduce_integers(build, target.isa, self._how, source, weights, shift, positions, result, epilogue, exact, kind)
         return build.program()
 
+    def _reads_in_place(self, op: Matmul | InnerProduct, attr: PrimitiveAttr, packed: str, how: str = "") -> bool:
+        """Return whether weights are read where they are: few rows, and a matrix that is not packed."""
+        if isinstance(op, InnerProduct) or op.weights.is_any or op.weights.tag == packed:
+            return False
+        points = any(item.arg == Arg.WEIGHTS for item in attr.zero_points)
+        return fits_rows(op.src, op.weights, math.prod(op.dst.dims[:-1]), how or self._how, points)
+
 
 class NativePackedMatmul(_PackedProduct):
     """src u8 or s8 of any rank by one matrix of weights s8, or u8 in pairs, packed or without blocks; row-major dst.
+
+    Few rows by rows of weights that are not packed: weights may be u8, and have zero points, one or one a column.
 
     Attributes: scales of src and dst, of weights one or one a column; zero points of src and dst; one addition, then relu
     and clip.
@@ -138,6 +160,10 @@ class NativePackedInnerProduct(_PackedProduct):
 
     def _packed(self) -> str:
         return f"AB16a{GROUP[self._how]}b"
+
+
+def _is_of_columns(points: Quantisation, output: int) -> bool:
+    return points.arg == Arg.WEIGHTS and points.mask in (0, output)
 
 
 def _row_major(md: MemoryDesc) -> MemoryDesc:

@@ -13,6 +13,9 @@ from ..tensors import Operand, dtype_of
 
 #: Zero point of uint8 as int8.
 _SHIFT = 128
+#: Rows, at most, and columns, at least, of products whose kernels read computed matrices where they are, zero points included.
+_FEW_ROWS = 8
+_LEAST_COLUMNS = 16
 
 
 def matrix_scale(call: NodeCall, scale: Operand) -> Operand:
@@ -42,12 +45,16 @@ def integer_product(
         return None
     point = _point(call, right_zero)
     # Known numbers are packed once, whatever their type is; computed ones without a zero point are multiplied as they are.
-    as_is = isinstance(right, Value) and not isinstance(point, Value) and not point.any()
+    computed, none = isinstance(right, Value), not isinstance(point, Value) and not point.any()
+    few = computed and math.prod(left.shape[:-1]) <= _FEW_ROWS and right.shape[1] >= _LEAST_COLUMNS
+    as_is = computed and (none or few)
     if dtype_of(right) == "uint8" and not as_is:
         right = signed(call, right)
         point = m.binary(point, np.asarray(_SHIFT, np.int32), "sub")
     dtype = "int32" if scales is None else "float32"
     points = {} if left_zero is None else {"src": m.reshape(m.cast(left_zero, "int32"), ())}
+    if few and not none:
+        points["weights"] = point
     src: dict[str, Operand] = {} if scales is None else {"src": m.reshape(m.cast(scales[0], "float32"), ())}
     weights: dict[str, Operand] = {} if scales is None else {"weights": matrix_scale(call, scales[1])}
 
@@ -58,7 +65,7 @@ def integer_product(
         return call.graph.matmul(m.value(left), matrix, dtype=dtype, **options)
 
     result = product(right, {**src, **weights}, "product")
-    if not isinstance(point, Value) and not point.any():
+    if none or few:
         return result
     # (x - a)(w - b) = (x - a) w - b (x - a), and the sums of x - a along the rows are a product with ones.
     sums = product(np.ones((right.shape[0], 1), np.int8), src, "sums")

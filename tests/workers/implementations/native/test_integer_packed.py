@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from poolrt.cachestore.deferred_dataclass import replace
 from poolrt.workers.desc import (
     Arg,
     InnerProduct,
@@ -191,3 +192,77 @@ def test_few_tiles_add_up_the_weights_that_a_zero_point_is_multiplied_by(native:
         (kernel,) = (spec for spec in pd.program().kernels if spec.generator == "integer_conv")
         assert dict(kernel.params)["counts"] == counts
         np.testing.assert_array_equal(got[Arg.DST], (left - point) @ right)
+
+
+@pytest.mark.parametrize("instructions", INSTRUCTIONS[:4])
+@pytest.mark.parametrize("left", ["u8", "s8"])
+@pytest.mark.parametrize("right", ["u8", "s8"])
+@pytest.mark.one_in(4)
+def test_few_rows_are_multiplied_by_weights_where_they_are(
+    native: NativeRunner, left: str, right: str, instructions: str
+) -> None:
+    rng = np.random.default_rng(random.SystemRandom().randrange(1 << 32))
+    target = target_of(instructions)
+    how = "vnni" if "vnni" in instructions else "pairs"
+    exact = Matmul(MemoryDesc((1, 1), left), MemoryDesc((1, 1), right), None, MemoryDesc((1, 1), "s32"))
+    # Given sums of all kinds of bytes whose numbers of rows, columns and inputs are odd, and the largest sums
+    for rows, depth, columns in ((1, 1, 16), (1, 7, 300), (3, 130, 77), (7, 33, 65), (8, 64, 128)):
+        a, b = drawn(rng, left, rows, depth), drawn(rng, right, depth, columns)
+        a[0], b[:, 0] = LIMITS[left][0], LIMITS[right][0]
+        a[-1], b[:, -1] = LIMITS[left][1], LIMITS[right][1]
+        mask = int(rng.choice((0, 2)))
+        points = {zero_points_of(Arg.SRC): np.array([rng.choice((0, 3, 128, -129, 40000))])}
+        points[zero_points_of(Arg.WEIGHTS)] = rng.integers(-300, 300, columns if mask else 1)
+        minus = [points[zero_points_of(arg)] for arg in (Arg.SRC, Arg.WEIGHTS)]
+        args: dict[int, Array] = {Arg.SRC: a, Arg.WEIGHTS: b}
+        op = replace(
+            exact,
+            src=MemoryDesc(a.shape, left),
+            weights=MemoryDesc(b.shape, right),
+            dst=MemoryDesc((rows, columns), "s32"),
+        )
+        given = PrimitiveAttr(zero_points=(Quantisation(Arg.SRC), Quantisation(Arg.WEIGHTS, mask)))
+        for attr, numbers, want in ((PrimitiveAttr(), {}, a @ b), (given, points, (a - minus[0]) @ (b - minus[1]))):
+            # When they are computed
+            pd = primitive_desc(op, attr, target)
+            got = native.results(pd, {**args, **numbers})[Arg.DST]
+            # Then nothing is packed if rows are few, and sums are exact
+            assert pd.impl_name() == f"native:packed_{how}"
+            in_place = pd.program().kernels[-1].generator == "integer_rows"
+            assert in_place == (how == "vnni" or rows <= 4 or attr is given)
+            np.testing.assert_array_equal(got, want.astype(np.int32), f"{op} {attr}")
+
+
+@pytest.mark.parametrize("instructions", INSTRUCTIONS[:4])
+def test_products_of_few_rows_are_scaled_added_to_and_rounded(native: NativeRunner, instructions: str) -> None:
+    rng = np.random.default_rng(random.SystemRandom().randrange(1 << 32))
+    for rows, depth, columns, result in ((2, 61, 90, "u8"), (5, 20, 33, "f32")):
+        left, right = drawn(rng, "u8", rows, depth), drawn(rng, "s8", depth, columns)
+        scale = rng.uniform(0.001, 0.01, columns).astype(np.float32)
+        bias, added = rng.normal(size=(1, columns)).astype(np.float32), rng.integers(0, 100, (rows, columns))
+        args: dict[int, Array] = {
+            Arg.SRC: left, Arg.WEIGHTS: right, Arg.BIAS: bias, scales_of(Arg.WEIGHTS): scale, post_op_src(0): added,
+            scales_of(Arg.DST): np.array([0.25], np.float32), zero_points_of(Arg.SRC): np.array([20]),
+            zero_points_of(Arg.DST): np.array([11]), zero_points_of(Arg.WEIGHTS): np.array([-5]),
+        }  # fmt: skip
+        attr = PrimitiveAttr(
+            (PostOp("binary", "add", src1=MemoryDesc((rows, columns), "u8")), PostOp("eltwise", "relu")),
+            (Quantisation(Arg.WEIGHTS, 2), Quantisation(Arg.DST)),
+            (Quantisation(Arg.SRC), Quantisation(Arg.WEIGHTS), Quantisation(Arg.DST)),
+        )  # fmt: skip
+        op = Matmul(
+            MemoryDesc(left.shape, "u8"), MemoryDesc(right.shape, "s8"), MemoryDesc(bias.shape, "f32"),
+            MemoryDesc(added.shape, result),
+        )  # fmt: skip
+        value = (left - 20) @ (right + 5) * scale.astype(np.float64) + bias + added
+        value = np.maximum(value, 0.0) / 0.25 + 11
+        pd = primitive_desc(op, attr, target_of(instructions))
+        assert pd.program().kernels[-1].generator == "integer_rows"
+        got = native.results(pd, args)[Arg.DST].astype(np.float64)
+        if result == "f32":
+            np.testing.assert_allclose(got, value, rtol=1e-5)
+            continue
+        want = np.clip(np.rint(value), *LIMITS[result])
+        halfway = np.abs(value - np.floor(value) - 0.5) < 1e-3 + np.abs(value) * 1e-6
+        assert np.array_equal(np.where(halfway, got, want), got)
+        assert np.abs(got - want).max() <= 1
