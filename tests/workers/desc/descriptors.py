@@ -82,8 +82,8 @@ def _md(sizes: tuple[int, ...], dtype: str = "f32") -> MemoryDesc:
     return MemoryDesc(sizes, dtype)
 
 
-def _window(rng: Random) -> Window:
-    return windows.drawn(rng.randint, rng.choice((1, 1, 2, 2, 2, 3)), rng.choice((4, 4, 9)))
+def _window(rng: Random, form: str = "") -> Window:
+    return windows.drawn(rng.randint, rng.choice((1, 1, 2, 2, 2, 3)), rng.choice((4, 4, 9)), form)
 
 
 def _channels(rng: Random) -> Channels:
@@ -96,12 +96,14 @@ def _channels(rng: Random) -> Channels:
 def convolution(rng: Random) -> OpDesc:
     prop = rng.choice((*_TRAINING, "backward_data", "backward_weights"))
     bias = prop != "backward_data" and rng.random() < 0.5
-    return windows.convolution(_window(rng), _channels(rng), prop, bias=bias)
+    window = _window(rng, rng.choice(("point", *("",) * 9)))
+    return windows.convolution(window, _channels(rng), prop, bias=bias)
 
 
 def deconvolution(rng: Random) -> OpDesc:
     bias = rng.random() < 0.5
-    return windows.deconvolution(_window(rng), _channels(rng), rng.choice(_TRAINING), bias=bias)
+    window = _window(rng, rng.choice(("long", "", "", "", "")))
+    return windows.deconvolution(window, _channels(rng), rng.choice(_TRAINING), bias=bias)
 
 
 def pooling(rng: Random) -> OpDesc:

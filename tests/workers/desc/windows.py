@@ -43,15 +43,22 @@ class Channels(NamedTuple):
     outputs: int
 
 
-def drawn(integer: Callable[[int, int], int], spatial: int, most: int = 4) -> Window:
+def drawn(integer: Callable[[int, int], int], spatial: int, most: int = 4, form: str = "") -> Window:
     """Return a window strided, dilated and padded as it comes, one side unlike the other, with up to ``most`` places.
 
-    ``integer`` draws a number between two bounds.
+    ``integer`` draws a number between two bounds. A ``"long"`` window is dense, and its strides along the width are as long as
+    vectors; a ``"point"`` is one element that moves by one.
     """
     columns = []
-    for _ in range(spatial):
+    for axis in range(spatial):
         kernel, stride, dilation = integer(1, 3), integer(1, 3), integer(0, 2)
         left, right = integer(0, 3), integer(0, 2)
+        if form == "long":
+            dilation = 0
+            if axis == spatial - 1:
+                kernel, stride = integer(1, 20), integer(16, 18)
+        elif form == "point":
+            kernel, stride, dilation, left, right = 1, 1, 0, 0, 0
         padded = (integer(1, most) - 1) * stride + (kernel - 1) * (dilation + 1) + 1 + integer(0, stride - 1)
         if padded <= left + right:
             left, right = 0, 0
