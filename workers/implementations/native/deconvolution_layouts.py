@@ -31,3 +31,14 @@ def refuse_memories(op: Deconvolution, attr: PrimitiveAttr, dtypes: tuple[str, .
     if op.weights.dtype != dtype or (op.bias is not None and op.bias.dtype != dtype):
         return f"weights and bias must be {dtype}"
     return refuse(op.src, op.dst, dtypes=dtypes) or refuse_chain(attr, op.dst)
+
+
+def refuse_depthwise(op: Deconvolution, attr: PrimitiveAttr) -> str | None:
+    """Return why kernels of one input channel a group, which are dense and read row-major weights, cannot take it, or None."""
+    if op.weights.dims[1] != 1 or any(op.dilations):
+        return (
+            f"{op.weights.dims[1]} input channels a group, dilations {op.dilations}; only one and dense are supported"
+        )
+    if not op.weights.is_plain:
+        return "weights must be row-major"
+    return refuse_memories(op, attr)

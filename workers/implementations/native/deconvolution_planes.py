@@ -11,7 +11,7 @@ from ...kernels.native.deconvolution_planes import ROOM
 from ...kernels.spec import KernelSpec
 from ..program import Launch, LaunchArgument, Program
 from .chain import chain, chain_source
-from .deconvolution_layouts import refuse_memories, row_major
+from .deconvolution_layouts import refuse_depthwise, row_major
 from .deconvolution_rows import SPATIAL, Rows
 
 #: Taps that the kernel writes out at most.
@@ -32,18 +32,14 @@ class NativePlanesDeconvolution:
 
     def reject(self, op: Deconvolution, attr: PrimitiveAttr, target: Target) -> str | None:
         op = self.complete(op, attr, target)
-        if op.weights.dims[1] != 1 or any(op.dilations):
-            return f"{op.weights.dims[1]} input channels a group, dilations {op.dilations}; only one and dense are supported"
+        if refused := refuse_depthwise(op, attr):
+            return refused
         if op.src.ndims - 2 > SPATIAL:
             return f"{op.src.ndims - 2} spatial dimensions; at most {SPATIAL} are supported"
         if op.strides[-1] not in _STRIDES:
             return f"stride {op.strides[-1]} along the width"
         if not 0 < math.prod(op.weights.dims[2:]) <= _TAPS:
             return f"kernel {op.weights.dims[2:]}; from one tap to {_TAPS} are supported"
-        if not op.weights.is_plain:
-            return "weights must be row-major"
-        if refused := refuse_memories(op, attr):
-            return refused
         rows = Rows(op)
         if rows.nbytes * (rows.more + 1) > ROOM:
             return f"a row of {op.dst.dims[-1]} elements is longer than the kernel's memory"

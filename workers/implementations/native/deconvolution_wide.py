@@ -12,7 +12,7 @@ from ...kernels.spec import KernelSpec
 from ..program import Launch, LaunchArgument, Program
 from .chain import chain, chain_source
 from .deconvolution_grid import in_three
-from .deconvolution_layouts import refuse_memories, row_major
+from .deconvolution_layouts import refuse_depthwise, row_major
 
 #: The shortest stride along the width: a vector has 16 elements, and each stride has vectors of its own.
 _LEAST: Final = 16
@@ -27,13 +27,11 @@ class NativeWideDeconvolution:
 
     def reject(self, op: Deconvolution, attr: PrimitiveAttr, target: Target) -> str | None:
         op = self.complete(op, attr, target)
-        if op.weights.dims[1] != 1 or any(op.dilations):
-            return f"{op.weights.dims[1]} input channels a group, dilations {op.dilations}; only one and dense are supported"
+        if refused := refuse_depthwise(op, attr):
+            return refused
         if op.strides[-1] < _LEAST:
             return f"stride {op.strides[-1]} along the width; at least {_LEAST} is supported"
-        if not op.weights.is_plain:
-            return "weights must be row-major"
-        return refuse_memories(op, attr)
+        return None
 
     def complete(self, op: Deconvolution, attr: PrimitiveAttr, target: Target) -> Deconvolution:
         return row_major(op, op.weights.with_tag(""))
