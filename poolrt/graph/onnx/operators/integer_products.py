@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -14,8 +14,8 @@ from ..tensors import Operand, dtype_of
 #: Zero point of uint8 as int8.
 _SHIFT = 128
 #: Rows, at most, and columns, at least, of products whose kernels read computed matrices where they are, zero points included.
-_FEW_ROWS = 8
-_LEAST_COLUMNS = 16
+_FEW_ROWS: Final = 8
+_LEAST_COLUMNS: Final = 16
 
 
 def matrix_scale(call: NodeCall, scale: Operand) -> Operand:
