@@ -28,6 +28,7 @@ from .vec import (
     larger,
     maximum,
     minimum,
+    prefetch,
     smaller,
     vkeep_or,
 )
@@ -36,6 +37,8 @@ from .vec import (
 _STRIP: Final = 64
 #: Strips that are reduced together; their sums are some KiB.
 _BESIDE: Final = 16
+#: Bytes of src above which rows are fetched ahead. If src is in a cache, fetching ahead only takes time: up to a third more.
+_FAR: Final = 12 << 20
 #: Elements of a row that are reduced one vector after the other: enough rows are under way at once.
 _SHORT: Final = 256
 
@@ -127,8 +130,9 @@ def _strided(steps: tuple[Any, ...], finish: Any, src_type: str, dst_type: str) 
     def load(at: int, lanes: int) -> Any:
         return load_all(at) if lanes == 16 else load_part(at, lanes)
 
-    def reduce_rows(at: int, stop: int, row: int, sums: int, columns: int, nothing: Any) -> None:
-        """Reduce rows of some columns to ``sums``, in the order of memory."""
+    @inlined
+    def reduce_rows(at: int, stop: int, row: int, sums: int, columns: int, nothing: Any, is_far: bool) -> None:
+        """Reduce rows of some columns to ``sums``, in the order of memory; fetch ahead what ``is_far``."""
         is_first = True
         while is_first or at < stop:
             together = 4 if stop - at > 3 * row else 1 if at < stop else 0
@@ -139,6 +143,12 @@ def _strided(steps: tuple[Any, ...], finish: Any, src_type: str, dst_type: str) 
                 if together > 0:
                     total = add(total, load(place, lanes))
                 if together > 1:
+                    if is_far:
+                        # Rows are often pages of their own, at whose ends processors stop fetching ahead.
+                        prefetch(place + 4 * row)
+                        prefetch(place + 5 * row)
+                        prefetch(place + 6 * row)
+                        prefetch(place + 7 * row)
                     total = add(total, load(place + row, lanes))
                     total = add(total, load(place + 2 * row, lanes))
                     total = add(total, load(place + 3 * row, lanes))
@@ -157,6 +167,7 @@ def _strided(steps: tuple[Any, ...], finish: Any, src_type: str, dst_type: str) 
         n2 = max(0, min(16, columns - 32))
         n3 = max(0, min(16, columns - 48))
         row, step, dst_step = width * columns, 16 * width, 16 * dst_width
+        is_far = outputs * outer * inner * row > _FAR
         item = begin * each
         while item < end * each:
             plane = item // strips
@@ -185,7 +196,10 @@ def _strided(steps: tuple[Any, ...], finish: Any, src_type: str, dst_type: str) 
                 at = base + width * (columns * (run * kept * inner + start) + _STRIP * strip)
                 stop = at + row * length
                 if strips > 1:
-                    reduce_rows(at, stop, row, sums, wide, nothing)
+                    if is_far:
+                        reduce_rows(at, stop, row, sums, wide, nothing, True)
+                    else:
+                        reduce_rows(at, stop, row, sums, wide, nothing, False)
                     for column in range(0, wide, 16):
                         lanes = min(16, wide - column)
                         total = nothing if is_first else load_total(totals + lane * column, lanes)

@@ -49,6 +49,7 @@ PROBLEMS = (
     Problem((9001, 71), (1, 71), "sum"),
     Problem((64, 3, 131, 33), (1, 3, 1, 33), "sum"),
     Problem((3, 2, 70, 1103), (1, 2, 1, 1103), "sum"),
+    Problem((3511, 1025), (1, 1025), "sum"),  # more than caches hold
     Problem((33, 65, 5), (1, 65, 1), "norm_lp_sum", 2.0),
     Problem((3, 40, 7, 33), (3, 1, 7, 1), "sum"),
     Problem((700, 2, 3), (1, 2, 1), "sum"),
