@@ -12,12 +12,13 @@ from poolrt.cachestore.deferred_dataclass import dataclass, replace
 from ...desc import Arg, Convolution, MemoryDesc, PrimitiveAttr
 from ...engines.target import Target
 from ...kernels.spec import KernelSpec
+from ..nested.builder import shifted
 from ..program import LaunchArgument, Program
 from .blocks import blocked_tag, refuse
 from .chain import chain_source
 from .convolution_chain import bounds, refuse_bounded
 from .convolution_chunks import Sizes, chunks, cut, takes_chunks
-from .convolution_tiles import Tiling, strips, tiling
+from .convolution_tiles import Tiling, inputs_at_once, strips, tiling
 from .convolution_walks import Corners, Step, Taps, Walks, corners, spare_of, taps_of
 from .convolution_window import Window
 from .nest_builder import NestBuilder
@@ -169,7 +170,7 @@ def reduce(
     """Add the batch-reduce launch over the slabs, rows and columns of ``shape`` into blocks of 16 channels.
 
     With the ``reach`` that the steps are of, tiles leave taps out that read nothing but padding, as far as the level's kernel
-    can.
+    can, and a launch sums as many inputs as caches hold: the first one begins with the bias, others with the sums in dst.
     """
     if takes_chunks(target.isa, shape[1] * shape[2]):
         reduce_in_chunks(build, op, attr, target, shape, steps, walk, operands)
@@ -183,25 +184,42 @@ def reduce(
     cut = strips(
         slabs * len(tiles.places), walk.group, sum(lanes for _, lanes, _ in steps) * blocks * 64, passes, groups
     )
-    walks = Walks(steps, operands.weight_row)
-    table = tile_table(tiles, shape, walk)
-    entries: list[int] = []
-    for at, place in enumerate((slab, *each) for slab in range(slabs) for each in tiles.places):
-        needed = reach.taps(corners(tiles, *place)) if reach else None
-        entries += [*table[3 * at : 3 * at + 3], walks.place(needed, reach.number if reach else 1)]
-    tables = (walks.steps, walks.walks, entries, list(cut))
-    dst_block = math.prod(shape) * 64
     low, bound = bounds(attr)
-    args: tuple[LaunchArgument, ...] = (
-        operands.src, operands.weights, operands.bias, operands.dst, operands.residual,
-        *(("t", build.table(values)) for values in tables),
-        *ints((len(cut) - 1, op.groups, blocks, channels)),
-        *ints((walk.image, walk.group, walk.row)),
-        *ints((operands.weight_group, operands.weight_block, operands.weight_row)),
-        *ints((op.groups * blocks * dst_block, dst_block)), ("f", low), ("f", bound),
-    )  # fmt: skip
+    number = reach.number if reach else 1
+    spans = [len(steps)]
+    # A residual that is added behind a first bound is added to complete sums only.
+    if reach and len(cut) == 2 and low == -math.inf:
+        part_bytes = sum(lanes for _, lanes, _ in steps) * min(tiles.blocks, blocks) * 64
+        spans = [number * n for n in inputs_at_once(len(steps) // number, number, walk.group, part_bytes)]
+    places = [(slab, *place) for slab in range(slabs) for place in tiles.places]
+    needed = [reach.taps(corners(tiles, *place)) if reach else None for place in places]
+    table = tile_table(tiles, shape, walk)
+    dst_block = math.prod(shape) * 64
     kernel = KernelSpec.of("conv", tiles=tiles.kinds, blocks=tiles.blocks, step=walk.step, ragged=channels % 16 != 0)
-    build.launch(kernel, args, groups * (len(cut) - 1) * passes)
+    known: dict[tuple[Step, ...], tuple[LaunchArgument, ...]] = {}
+    done = skipped = 0
+    for span in spans:
+        # As seen from the first of its blocks of inputs, so that blocks like these have the same tables.
+        begin = reach.plane * (done // number) if reach else 0
+        taken = tuple((offset - begin, lanes, skip) for offset, lanes, skip in steps[done : done + span])
+        if taken not in known:
+            walks = Walks(taken, operands.weight_row)
+            entries = [
+                v for i, taps in enumerate(needed) for v in (*table[3 * i : 3 * i + 3], walks.place(taps, number))
+            ]
+            known[taken] = tuple(("t", build.table(v)) for v in (walks.steps, walks.walks, entries, list(cut)))
+        is_first, is_last = done == 0, done + span == len(steps)
+        args: tuple[LaunchArgument, ...] = (
+            shifted(operands.src, begin), shifted(operands.weights, skipped), operands.bias if is_first else ("i", 0),
+            operands.dst, operands.residual if is_first else operands.dst, *known[taken],
+            *ints((len(cut) - 1, op.groups, blocks, channels)),
+            *ints((walk.image, walk.group, walk.row)),
+            *ints((operands.weight_group, operands.weight_block, operands.weight_row)),
+            *ints((op.groups * blocks * dst_block, dst_block)), ("f", low), ("f", bound if is_last else -math.inf),
+        )  # fmt: skip
+        build.launch(kernel, args, groups * (len(cut) - 1) * passes)
+        done += span
+        skipped += sum(lanes * operands.weight_row + skip for _, lanes, skip in taken)
 
 
 def reduce_in_chunks(

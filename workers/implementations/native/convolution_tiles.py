@@ -26,6 +26,8 @@ _CACHE: Final = 512 << 10
 _ITEMS: Final = 8
 #: Least tiles of a strip that is cut for threads: each strip reads the weights again.
 _STRIP_TILES: Final = 2
+#: Products at least of a sum that is read and written again.
+_SUMMED: Final = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +77,18 @@ def strips(tiles: int, src_bytes: int, weight_bytes: int, passes: int, groups: i
     if weight_bytes <= _CACHE:
         count = max(count, min(-(-_ITEMS // (groups * passes)), tiles // _STRIP_TILES))
     return tuple(tiles * i // count for i in range(count + 1))
+
+
+def inputs_at_once(blocks: int, taps: int, src_bytes: int, part_bytes: int) -> list[int]:
+    """Return how many blocks of inputs each launch over a single strip sums: all of them, if there is one launch.
+
+    Each tile reads the weights of the output blocks that are computed at once, ``part_bytes``, and each of these all of the
+    source. If the second-level cache does not hold both, a launch sums the inputs that it does hold.
+    """
+    near = src_bytes + part_bytes
+    if near <= 2 * _CACHE:
+        return [blocks]
+    return _even(blocks, max(blocks * _CACHE // near, -(-_SUMMED // (16 * taps))))
 
 
 def _even(length: int, most: int) -> list[int]:

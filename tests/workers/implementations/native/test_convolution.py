@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from poolrt.workers.desc import Arg, Convolution, MemoryDesc, PostOp, PrimitiveAttr
+from poolrt.workers.desc import Arg, Convolution, MemoryDesc, PostOp, PrimitiveAttr, post_op_src
 from poolrt.workers.engines.target import Target, cpu_target
 from poolrt.workers.implementations.native.convolution_tiles import tiling
 from poolrt.workers.implementations.native.convolution_walks import Walks, corners, spare_of, taps_of
@@ -171,6 +171,37 @@ def test_taps_that_read_only_padding_are_left_out(
     }
     for variant in completed(Case("far taps", op, args, rtol=0), isa):
         native.check(variant, isa)
+
+
+@pytest.mark.parametrize("chain", ["", "relu", "add relu", "relu add"])
+@pytest.mark.parametrize(
+    ("size", "kernel", "apart", "inputs", "outputs", "groups"),
+    [
+        pytest.param((13, 20), 3, 6, 1000, 40, 1, id="a last block of half the inputs"),
+        pytest.param((5, 9), 1, 1, 6000, 33, 1, id="windows of one element"),
+        pytest.param((25, 20), 3, 2, 1280, 64, 2, id="groups"),
+    ],
+)
+@pytest.mark.one_in(3)
+def test_a_launch_sums_the_inputs_that_the_cache_holds(
+    native: NativeRunner, isa: str, size: tuple[int, int], kernel: int, apart: int, inputs: int, outputs: int, groups: int,
+    chain: str,
+) -> None:  # fmt: skip
+    src, dst = (MemoryDesc((1, channels, *size), "f32", "aBcd16b") for channels in (inputs, outputs))
+    weights, bias = MemoryDesc((outputs, inputs // groups, kernel, kernel), "f32", "any"), MemoryDesc((outputs,), "f32")
+    pads = (apart * (kernel // 2),) * 2
+    op = Convolution(src, weights, bias, dst, (1, 1), (apart - 1,) * 2, pads, pads, groups)
+    known = {"add": PostOp("binary", "add", src1=dst), "relu": PostOp("eltwise", "relu")}
+    steps = tuple(known[name] for name in chain.split())
+    places = {int(Arg.SRC): src.dims, int(Arg.WEIGHTS): weights.dims, int(Arg.BIAS): bias.dims}
+    places |= {post_op_src(at): dst.dims for at, step in enumerate(steps) if step.src1}
+    pd = primitive_desc(op, PrimitiveAttr(steps), target_of(isa))
+    launches = len(pd.program().launches)
+    assert pd.impl_name() == "native:blocked"
+    # An addition behind a bound needs complete sums.
+    assert (launches > 2) == (chain != "relu add" and isa != "x86-64-v3")
+    args = {arg: integers(dims, arg) for arg, dims in places.items()}
+    native.check(Case("chunks", pd.op, args, PrimitiveAttr(steps), rtol=0), isa)
 
 
 @pytest.mark.parametrize(("inputs", "groups", "size"), [(2, 9, (7, 5)), (4, 8, (3, 4, 20)), (8, 3, (19,))])
