@@ -59,9 +59,11 @@ class NativePooling(NativeImplementation[Pooling]):
         memories: tuple[LaunchArgument, ...] = (("m", (Arg.SRC, 0)), ("m", (Arg.DST, 0)))
         if op.dst.dtype in _LONGS and op.algorithm == "max":
             return self._longs(op, memories)
-        return self._slabs(op, memories, target) if _shares_slabs(op) else self._planes(op, memories, target)
+        return self._slabs(op, memories, target) if _shares_slabs(op) else self._planes(op, op, memories, target)
 
-    def _planes(self, op: Pooling, memories: tuple[LaunchArgument, ...], target: Target) -> Program:
+    def _planes(self, op: Pooling, deep: Pooling, memories: tuple[LaunchArgument, ...], target: Target) -> Program:
+        """Return the program of windows whose slabs were combined before, if they share any in ``deep``."""
+        tables = _geometry(op, deep)
         images = math.prod(op.dst.dims[:2])
         lines = math.prod(op.dst.dims[2:-1])
         if is_blocked(op.dst):
@@ -69,22 +71,22 @@ class NativePooling(NativeImplementation[Pooling]):
             tail = channel_tail(op.dst) if op.dst.dims[1] % LANES else LANES
             args = (*memories, ("t", 0), ("i", blocks), ("i", tail))
             if _is_separable(op):
-                return _separate(op, args, op.dst.dims[0] * blocks)
-            return self._one(op, "blocked", args, op.dst.dims[0] * blocks * lines, _geometry(op))
+                return _separate(op, args, op.dst.dims[0] * blocks, tables)
+            return self._one(op, "blocked", args, op.dst.dims[0] * blocks * lines, tables)
         if _is_whole(op):
             return self._one(op, "whole", (*memories, ("i", math.prod(op.src.dims[2:]))), images, b"")
-        if _is_pairs(op):
+        if _is_pairs(op) and not _shares_slabs(deep):
             kernel = KernelSpec.of("pooling_pairs", algorithm="max" if op.algorithm == "max" else "avg")
             launch = Launch(0, (*memories, ("t", 0)), images * math.prod(op.dst.dims[2:-2]))
-            return Program((kernel,), (launch,), tables=_geometry(op))
+            return Program((kernel,), (launch,), tables=tables)
         if vectors := _takes_planes(op, target.isa):
             part: dict[str, str | int] = {"algorithm": op.algorithm, "window": op.kernel[-1], "stride": op.strides[-1]}
             kernel = KernelSpec.of("pooling_planes", **part, vectors=vectors)
             launch = Launch(0, (*memories, ("t", 0)), images * math.prod(op.dst.dims[2:-2]))
-            return Program((kernel,), (launch,), tables=_geometry(op))
+            return Program((kernel,), (launch,), tables=tables)
         if _is_separable(op):
-            return _separate(op, (*memories, ("t", 0)), images)
-        return self._one(op, "rows", (*memories, ("t", 0)), images * lines, _geometry(op))
+            return _separate(op, (*memories, ("t", 0)), images, tables)
+        return self._one(op, "rows", (*memories, ("t", 0)), images * lines, tables)
 
     def _slabs(self, op: Pooling, memories: tuple[LaunchArgument, ...], machine: Target) -> Program:
         """Return the program that pools along the depth first, then in two dimensions."""
@@ -95,17 +97,16 @@ class NativePooling(NativeImplementation[Pooling]):
         )  # fmt: skip
         source, target = memories
         # Behind the scratchpad of the second step.
-        room = -(-self._planes(flat, memories, machine).scratchpad // 64) * 64
-        then = self._planes(flat, (("s", room), target), machine)
+        room = -(-self._planes(flat, op, memories, machine).scratchpad // 64) * 64
+        then = self._planes(flat, op, (("s", room), target), machine)
         elements = math.prod(between.padded_dims[3:])
         images = op.dst.dims[0] * op.dst.padded_dims[1]
         if is_blocked(op.dst):
             elements, images = elements * LANES, images // LANES
-        kernel = KernelSpec.of("pooling_slabs", algorithm=op.algorithm)
-        args = (source, ("s", room), ("t", len(then.tables)), ("i", elements))
+        kernel = KernelSpec.of("pooling_slabs", algorithm="max" if op.algorithm == "max" else "sum")
+        args = (source, ("s", room), ("t", 0), ("i", elements))
         launch = Launch(len(then.kernels), args, images * op.dst.dims[2])
-        tables, scratchpad = then.tables + _geometry(op), room + between.nbytes
-        return Program((*then.kernels, kernel), (launch, *then.launches), tables, scratchpad)
+        return Program((*then.kernels, kernel), (launch, *then.launches), then.tables, room + between.nbytes)
 
     def _longs(self, op: Pooling, memories: tuple[LaunchArgument, ...]) -> Program:
         lanes, blocks, tail = 1, 1, 1
@@ -154,14 +155,31 @@ class NativePoolingBackward(NativeBackward[Pooling]):
             blocks = channel_blocks(op.src)
             part, work = "blocked", op.src.dims[0] * blocks * math.prod(op.src.dims[2:-1])
             args = (*args, ("i", blocks), ("i", channel_tail(op.src)))
-        kernel = KernelSpec.of("pooling_backward", algorithm=op.algorithm, part=part)
-        return Program((kernel,), (Launch(0, args, work),), tables=_geometry(op))
+        algorithm, scratchpad = op.algorithm, 0
+        if algorithm == "avg_exclude_padding" and not _leave(op):
+            algorithm = "avg_include_padding"
+        if part == "planes":
+            args = (*args, ("s", 0))
+            scratchpad = 8 * op.src.elements if algorithm == "avg_exclude_padding" else 0
+        kernel = KernelSpec.of("pooling_backward", algorithm=algorithm, part=part)
+        return Program((kernel,), (Launch(0, args, work),), _geometry(op), scratchpad)
 
 
-def _is_whole(op: Pooling) -> bool:
-    """Return whether each channel's only window covers exactly its source."""
+def _leave(op: Pooling) -> bool:
+    """Return whether windows leave src, which then see different numbers of elements."""
+    return any(
+        left > 0 or (count - 1) * stride - left + (window - 1) * (dilation + 1) + 1 > size
+        for size, count, window, stride, dilation, left in zip(
+            op.src.dims[2:], op.dst.dims[2:], op.kernel, op.strides, op.dilations, op.padding_l, strict=True
+        )
+    )
+
+
+def _is_whole(op: Pooling, first: int = 0) -> bool:
+    """Return whether each channel's only window covers exactly its source, along the dimensions from ``first`` on."""
     one = all(size == 1 for size in op.dst.dims[2:])
-    return one and op.kernel == op.src.dims[2:] and not any((*op.dilations, *op.padding_l))
+    covers = op.kernel[first:] == op.src.dims[2 + first :]
+    return one and covers and not any((*op.dilations[first:], *op.padding_l[first:]))
 
 
 def _is_pairs(op: Pooling) -> bool:
@@ -177,7 +195,7 @@ def _is_pairs(op: Pooling) -> bool:
 def _shares_slabs(op: Pooling) -> bool:
     """Return whether f32 windows that see several slabs move by one along the depth: they see the most of these together."""
     is_deep = len(op.kernel) == _SPATIAL and op.kernel[0] > op.strides[0] == 1
-    return is_deep and op.dst.dtype == "f32" and not _is_whole(op)
+    return is_deep and op.dst.dtype == "f32" and not _is_whole(op, 1)
 
 
 def _slides(op: Pooling, window: int) -> bool:
@@ -239,7 +257,7 @@ def _is_separable(op: Pooling) -> bool:
     )
 
 
-def _separate(op: Pooling, args: tuple[LaunchArgument, ...], planes: int) -> Program:
+def _separate(op: Pooling, args: tuple[LaunchArgument, ...], planes: int, tables: bytes) -> Program:
     """Return the program that pools along the width into the scratchpad, then along the height."""
     images = planes * math.prod(op.dst.dims[2:-2])
     part, row = (
@@ -252,17 +270,26 @@ def _separate(op: Pooling, args: tuple[LaunchArgument, ...], planes: int) -> Pro
         wide = 4 * (-(-(row + op.kernel[-1]) // LANES) + 1) * LANES if op.strides[-1] == 1 else 0
         args = (*args, ("i", wide))
     scratchpad = (4 * row + wide) * op.src.dims[-2] * images
-    return Program((kernel,), (Launch(0, (*args[:3], ("s", 0), *args[3:]), images),), _geometry(op), scratchpad)
+    return Program((kernel,), (Launch(0, (*args[:3], ("s", 0), *args[3:]), images),), tables, scratchpad)
 
 
-def _geometry(op: Pooling) -> bytes:
-    """Return the table of the kernels: six numbers a dimension, missing outer dimensions of size 1."""
-    missing = _SPATIAL - len(op.kernel)
-    numbers = [1, 1, 1, 1, 1, 0] * missing
+def _geometry(op: Pooling, deep: Pooling | None = None) -> bytes:
+    """Return the table of the kernels: six numbers a dimension, missing outer dimensions of size 1.
+
+    Behind them is the depth of the windows whose slabs are combined before, if they share any in ``deep``.
+    """
+    numbers = [1, 1, 1, 1, 1, 0] * (_SPATIAL - len(op.kernel))
     for at in range(len(op.kernel)):
-        sizes = (op.src.dims[2 + at], op.dst.dims[2 + at], op.kernel[at], op.strides[at])
-        numbers += [*sizes, op.dilations[at] + 1, op.padding_l[at]]
+        numbers += _along(op, at)
+    depth = math.prod(op.dst.dims[2:-2])
+    numbers += _along(deep, 0) if deep and _shares_slabs(deep) else [depth, depth, 1, 1, 1, 0]
     return struct.pack(f"<{len(numbers)}q", *numbers)
+
+
+def _along(op: Pooling, at: int) -> list[int]:
+    """Return the six numbers of a spatial dimension."""
+    sizes = (op.src.dims[2 + at], op.dst.dims[2 + at], op.kernel[at], op.strides[at])
+    return [*sizes, op.dilations[at] + 1, op.padding_l[at]]
 
 
 IMPLEMENTATIONS = (

@@ -1,9 +1,9 @@
 """Pool windows over up to three spatial dimensions.
 
 The geometry is a table of int64: for each of depth, height and width the source size, destination size, kernel,
-stride, dilation (1 = dense) and left padding. A work item is one row of the destination. Three kernels: ``blocked``
-has 16 channels a vector; ``rows`` has 16 positions of a row a vector; ``whole`` reduces a channel's contiguous source
-to one element.
+stride, dilation (1 = dense) and left padding. Behind them is the depth once more, as `pooling_slabs` has combined it before:
+windows of one element where it has not. A work item is one row of the destination. Three kernels: ``blocked`` has 16 channels
+a vector; ``rows`` has 16 positions of a row a vector; ``whole`` reduces a channel's contiguous source to one element.
 """
 
 from __future__ import annotations
@@ -32,8 +32,9 @@ from .vec import (
     vsum,
 )
 
-#: Bytes of one dimension's entries in the table.
+#: Bytes of one dimension's entries in the table, and where those are of slabs that were combined before.
 DIM = 48
+SLABS = 3 * DIM
 
 
 def make(isa: str, algorithm: str, part: str, dtype: str) -> tuple[Callable[..., None], Any]:
@@ -60,6 +61,21 @@ def inside(first: int, step: int, window: int, size: int) -> tuple[int, int]:
     if first + (window - 1) * step >= size:
         high = (size - first + step - 1) // step
     return low, max(low, high)
+
+
+def make_slabs(counts_padding: bool) -> Any:
+    """Return the function of the table and a place along the depth that returns how many slabs were added there before."""
+
+    @inlined
+    def slabs(table: int, out_d: int) -> int:
+        depth, _, window, stride, step, left = dimension(table + SLABS)
+        count = window
+        if not counts_padding:
+            low, high = inside(out_d * stride - left, step, window, depth)
+            count = high - low
+        return count
+
+    return slabs
 
 
 @inlined
@@ -105,7 +121,7 @@ def _blocked(takes_max: bool, counts_padding: bool, dtype: str) -> tuple[Callabl
     of = elements(dtype)
     real, fill = of.real, of.fill
     load, store, step = of.load, of.store, 16 * of.size
-    start = real(-np.inf if takes_max else 0.0)
+    start, slabs = real(-np.inf if takes_max else 0.0), make_slabs(counts_padding)
 
     def kernel(begin: int, end: int, src: int, dst: int, table: int, period: int, tail: int) -> None:
         depth, out_depth, window_d, stride_d, step_d, left_d = dimension(table)
@@ -134,8 +150,8 @@ def _blocked(takes_max: bool, counts_padding: bool, dtype: str) -> tuple[Callabl
                 if not takes_max:
                     count = window_d * window_h * window_w
                     if not counts_padding:
-                        count = max(1, (to_d - from_d) * (to_h - from_h) * (to_w - from_w))
-                    value = vdiv(value, fill(real(count)))
+                        count = (to_d - from_d) * (to_h - from_h) * (to_w - from_w)
+                    value = vdiv(value, fill(real(max(1, count * slabs(table, out_d)))))
                 store(target + step * w, vkeep(value, lanes))
             block, out_d, out_h = next_row(block, out_d, out_h, out_depth, out_height)
 
@@ -148,7 +164,7 @@ def _rows(takes_max: bool, counts_padding: bool, dtype: str) -> tuple[Callable[.
     size, real, fill = of.size, of.real, of.fill
     store_part, count_inside = of.store_part, vcount_inside if real is np.float32 else dcount_inside
     seen_inside, see = load_inside(dtype), make_see(dtype)
-    start = real(-np.inf if takes_max else 0.0)
+    start, slabs = real(-np.inf if takes_max else 0.0), make_slabs(counts_padding)
 
     def kernel(begin: int, end: int, src: int, dst: int, table: int) -> None:
         depth, out_depth, window_d, stride_d, step_d, left_d = dimension(table)
@@ -195,14 +211,15 @@ def _rows(takes_max: bool, counts_padding: bool, dtype: str) -> tuple[Callable[.
                         index += step_w
                 value = combine(value, other)
                 if not takes_max:
-                    count = fill(real(window_d * window_h * window_w))
+                    count = fill(real(window_d * window_h * window_w * slabs(table, out_d)))
                     if not counts_padding:
                         count = fill(real(0.0))
                         index = first_w
                         while index < first_w + window_w * step_w:
                             count = vadd(count, count_inside(index, stride_w, width))
                             index += step_w
-                        count = vmul(count, fill(real((to_d - from_d) * (to_h - from_h))))
+                        seen = (to_d - from_d) * (to_h - from_h) * slabs(table, out_d)
+                        count = vmul(count, fill(real(seen)))
                         count = vmax(count, fill(real(1.0)))
                     value = vdiv(value, count)
                 store_part(dst + size * (item * out_width + w), value, min(16, out_width - w))

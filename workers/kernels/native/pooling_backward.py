@@ -3,6 +3,8 @@
 The geometry is the table of `pooling`. ``blocked`` has 16 channels a vector: a work item is a row of src, each of whose
 elements asks the windows that see it. ``planes`` is for row-major images: a work item is a channel of an image, to whose
 elements each window adds, in order. A number of a winner that is not in its window's part of src adds to nothing.
+
+Shares of windows that see as many elements are added before they are divided; those of others are float64 until they are added.
 """
 
 from __future__ import annotations
@@ -14,8 +16,26 @@ import numpy as np
 
 from .compiler import types
 from .compiler.language import inlined
+from .elements import elements
 from .pooling import DIM, dimension, inside
-from .vec import fload, fstore, sload, vadd, vdiv, vkeep, vload, vload_same, vset, vstore, vstore_part
+from .vec import (
+    dload,
+    dset,
+    dstore,
+    fload,
+    fstore,
+    sload,
+    vadd,
+    vdiv,
+    vkeep,
+    vload,
+    vload_same,
+    vnarrow,
+    vset,
+    vstore,
+    vstore_part,
+    vwiden,
+)
 
 
 def make(isa: str, algorithm: str, part: str) -> tuple[Callable[..., None], Any]:
@@ -58,7 +78,7 @@ def _blocked(takes_max: bool, counts_padding: bool) -> tuple[Callable[..., None]
             from_h, to_h = _windows(h, window_h, stride_h, step_h, left_h, out_height)
             for w in range(width):
                 from_w, to_w = _windows(w, window_w, stride_w, step_w, left_w, out_width)
-                total, parts = zero, zero
+                total, parts = zero, dset(0.0)
                 for od in range(from_d, to_d):
                     first_d = od * stride_d - left_d
                     at_d = (d - first_d) // step_d
@@ -88,28 +108,48 @@ def _blocked(takes_max: bool, counts_padding: bool) -> tuple[Callable[..., None]
                                 if count == whole:
                                     total = vadd(total, vload(diff_dst + place))
                                 else:
-                                    parts = vadd(parts, vdiv(vload(diff_dst + place), vset(np.float32(count))))
-                if not takes_max:
-                    total = vadd(parts, vdiv(total, vset(np.float32(whole))))
+                                    parts = vadd(parts, vdiv(vwiden(vload(diff_dst + place)), dset(float(count))))
+                if counts_padding:
+                    total = vdiv(total, vset(np.float32(whole)))
+                elif not takes_max:
+                    total = vnarrow(vadd(parts, vdiv(vwiden(total), dset(float(whole)))))
                 vstore(diff_src + 64 * (item * width + w), vkeep(total, lanes))
 
     return kernel, types.void(*[types.int64] * 8)
 
 
 def _planes(takes_max: bool, counts_padding: bool) -> tuple[Callable[..., None], Any]:
-    def kernel(begin: int, end: int, diff_src: int, diff_dst: int, workspace: int, table: int) -> None:
+    is_wide = not (takes_max or counts_padding)
+    of = elements("f64" if is_wide else "f32")
+    unit, load, load_part, store, store_part = of.size, of.load, of.load_part, of.store, of.store_part
+
+    @inlined
+    def add(target: int, share: float) -> None:
+        if is_wide:
+            dstore(target, dload(target) + share)
+        else:
+            fstore(target, fload(target) + share)
+
+    @inlined
+    def mean(sums: Any, whole: Any) -> Any:
+        return vnarrow(sums) if is_wide else vdiv(sums, whole)
+
+    def kernel(begin: int, end: int, diff_src: int, diff_dst: int, workspace: int, table: int, scratch: int) -> None:
         depth, out_depth, window_d, stride_d, step_d, left_d = dimension(table)
         height, out_height, window_h, stride_h, step_h, left_h = dimension(table + DIM)
         width, out_width, window_w, stride_w, step_w, left_w = dimension(table + 2 * DIM)
-        nothing = vset(np.float32(0.0))
+        nothing = of.fill(of.real(0.0))
         size = depth * height * width
         whole = window_d * window_h * window_w
+        divisor = vset(np.float32(whole))
         area = window_h * window_w
         for item in range(begin, end):
             plane = diff_src + 4 * item * size
+            # Each range of items has its own memory, which stays in the cache.
+            sums = scratch + unit * begin * size if is_wide else plane
             for at in range(0, size & -16, 16):
-                vstore(plane + 4 * at, nothing)
-            vstore_part(plane + 4 * (size & -16), nothing, size & 15)
+                store(sums + unit * at, nothing)
+            store_part(sums + unit * (size & -16), nothing, size & 15)
             place = 4 * item * out_depth * out_height * out_width
             for od in range(out_depth):
                 first_d = od * stride_d - left_d
@@ -130,24 +170,23 @@ def _planes(takes_max: bool, counts_padding: bool) -> tuple[Callable[..., None],
                                 h = first_h + at_h * step_h
                                 d = first_d + at_d * step_d
                                 if w >= 0 and w < width and h >= 0 and h < height and d >= 0 and d < depth:
-                                    target = plane + 4 * ((d * height + h) * width + w)
-                                    fstore(target, fload(target) + error)
+                                    add(plane + 4 * ((d * height + h) * width + w), error)
                         else:
                             from_w, to_w = inside(first_w, step_w, window_w, width)
-                            count = whole
-                            if not counts_padding:
-                                count = (to_d - from_d) * (to_h - from_h) * (to_w - from_w)
-                            if count > 0:
-                                share = error / np.float32(count)
-                                for d in range(from_d, to_d):
-                                    for h in range(from_h, to_h):
-                                        line = (
-                                            (first_d + d * step_d) * height + first_h + h * step_h
-                                        ) * width + first_w
-                                        line = plane + 4 * line
-                                        for w in range(from_w, to_w):
-                                            target = line + 4 * w * step_w
-                                            fstore(target, fload(target) + share)
+                            share = error
+                            if is_wide:
+                                share = float(error) / max(1, (to_d - from_d) * (to_h - from_h) * (to_w - from_w))
+                            for d in range(from_d, to_d):
+                                for h in range(from_h, to_h):
+                                    line = ((first_d + d * step_d) * height + first_h + h * step_h) * width + first_w
+                                    line = sums + unit * line
+                                    for w in range(from_w, to_w):
+                                        add(line + unit * w * step_w, share)
                         place += 4
+            if not takes_max:
+                for at in range(0, size & -16, 16):
+                    vstore(plane + 4 * at, mean(load(sums + unit * at), divisor))
+                rest = load_part(sums + unit * (size & -16), size & 15)
+                vstore_part(plane + 4 * (size & -16), mean(rest, divisor), size & 15)
 
-    return kernel, types.void(*[types.int64] * 6)
+    return kernel, types.void(*[types.int64] * 7)

@@ -13,8 +13,8 @@ import numpy as np
 
 from .compiler import types
 from .elements import elements
-from .pooling import DIM, dimension, inside, next_row, row_of
-from .vec import vadd, vdiv, vmax, vmul
+from .pooling import DIM, dimension, inside, make_slabs, next_row, row_of
+from .vec import vadd, vdiv, vmax
 
 
 def make(isa: str, algorithm: str, dtype: str, window: int) -> tuple[Callable[..., None], Any]:
@@ -26,8 +26,7 @@ def make(isa: str, algorithm: str, dtype: str, window: int) -> tuple[Callable[..
     of = elements(dtype)
     combine, start = (vmax, -np.inf) if takes_max else (vadd, 0.0)
     size, real, fill, load, store = of.size, of.real, of.fill, of.load, of.store
-    #: A product with an inverse takes less time, and float32 may have an error in the last place.
-    inverts = real is np.float32
+    slabs = make_slabs(counts_padding)
 
     def kernel(begin: int, end: int, src: int, dst: int, table: int) -> None:
         depth, out_depth, window_d, stride_d, step_d, left_d = dimension(table)
@@ -45,11 +44,10 @@ def make(isa: str, algorithm: str, dtype: str, window: int) -> tuple[Callable[..
                 seen = (to_d - from_d) * (to_h - from_h)
                 if counts_padding:
                     seen = window_d * window_h
+                seen *= slabs(table, out_d)
                 if seen != known:
                     known = seen
                     divisor = fill(real(max(1, seen * window)))
-                    if inverts:
-                        divisor = vdiv(fill(real(1.0)), divisor)
             plane = (channel * depth + first_d + from_d * step_d) * height + first_h + from_h * step_h
             line = src + size * width * plane
             target = dst + size * item * out_width
@@ -65,7 +63,7 @@ def make(isa: str, algorithm: str, dtype: str, window: int) -> tuple[Callable[..
                         place += down
                     deep += behind
                 if not takes_max:
-                    value = vmul(value, divisor) if inverts else vdiv(value, divisor)
+                    value = vdiv(value, divisor)
                 store(target + at, value)
             channel, out_d, out_h = next_row(channel, out_d, out_h, out_depth, out_height)
 

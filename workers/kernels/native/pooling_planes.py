@@ -16,7 +16,7 @@ import numpy as np
 from .compiler import types
 from .compiler.language import inlined
 from .elements import elements
-from .pooling import DIM, dimension
+from .pooling import DIM, dimension, make_slabs
 from .pooling_columns import make_columns
 from .vec import vadd, vcount_inside, vdiv, vmax, vmul, vset
 
@@ -30,21 +30,22 @@ def make(isa: str, algorithm: str, window: int, stride: int, vectors: int) -> tu
     start = np.float32(-np.inf if takes_max else 0.0)
     of = elements("f32")
     store, store_part = of.store, of.store_part
+    slabs = make_slabs(counts_padding)
     columns = make_columns("f32", stride, window, takes_max, vectors)
     none, take_inside, apart = columns.none, columns.take_inside, columns.apart
 
     @inlined
     def divisor(index: int, width: int, rows: int) -> Any:
-        """Return what the sums of the windows from ``index`` on are scaled with, of which each sees ``rows`` rows."""
+        """Return what the sums of the windows from ``index`` on are divided by, of which each sees ``rows`` rows."""
         inside_of_row = vset(np.float32(window))
         if not counts_padding:
             inside_of_row = vset(np.float32(0.0))
             for column in range(index, index + window):
                 inside_of_row = vadd(vcount_inside(column, stride, width), inside_of_row)
-        counts = vmax(vmul(inside_of_row, vset(np.float32(rows))), vset(np.float32(1.0)))
-        return vdiv(vset(np.float32(1.0)), counts)
+        return vmax(vmul(inside_of_row, vset(np.float32(rows))), vset(np.float32(1.0)))
 
     def kernel(begin: int, end: int, src: int, dst: int, table: int) -> None:
+        depth = dimension(table)[0]
         height, out_height, window_h, stride_h, _, left_h = dimension(table + DIM)
         width, out_width, _, _, _, left_w = dimension(table + 2 * DIM)
         nothing = vset(start)
@@ -52,12 +53,12 @@ def make(isa: str, algorithm: str, window: int, stride: int, vectors: int) -> tu
         # Up to here a vector may be stored: what is behind a row is stored later, unless it is another range's.
         last = dst + end * out_height * below - 64
         for item in range(begin, end):
-            plane = src + item * height * down
+            plane, deep = src + item * height * down, slabs(table, item % depth)
             for begin_w in range(0, out_width, 16):
                 # The last windows of a row with some of those before them: stores of a part of a vector are slow.
                 w = max(0, min(begin_w, out_width - 16))
                 index = w * stride - left_w
-                whole = divisor(index, width, window_h)
+                whole = divisor(index, width, window_h * deep)
                 target = dst + item * out_height * below + 4 * w
                 first = -left_h
                 for _ in range(out_height):
@@ -71,9 +72,9 @@ def make(isa: str, algorithm: str, window: int, stride: int, vectors: int) -> tu
                     value = apart(found)
                     if not takes_max:
                         if counts_padding or high - low == window_h:
-                            value = vmul(value, whole)
+                            value = vdiv(value, whole)
                         else:
-                            value = vmul(value, divisor(index, width, max(high - low, 0)))
+                            value = vdiv(value, divisor(index, width, max(high - low, 0) * deep))
                     if target <= last:
                         store(target, value)
                     else:

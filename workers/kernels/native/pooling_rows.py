@@ -15,7 +15,7 @@ import numpy as np
 from .compiler import types
 from .compiler.language import inlined
 from .elements import elements
-from .pooling import DIM, dimension, inside, make_see, next_row, row_of
+from .pooling import DIM, dimension, inside, make_see, make_slabs, next_row, row_of
 from .stack_room import stack_room
 from .vec import dcount_inside, vadd, vcount_inside, vdiv, veven, vmax, vmul, vodd
 
@@ -33,7 +33,7 @@ def make(isa: str, algorithm: str, dtype: str) -> tuple[Callable[..., None], Any
     load, load_tail, store, store_part = of.load, of.load_tail, of.store, of.store_part
     load_row, store_row = row.load, row.store
     count_inside = vcount_inside if real is np.float32 else dcount_inside
-    see = make_see("f32" if real is np.float32 else "f64")
+    see, slabs = make_see("f32" if real is np.float32 else "f64"), make_slabs(counts_padding)
     room = stack_room(wide * (ROOM + SLACK))
 
     @inlined
@@ -113,8 +113,9 @@ def make(isa: str, algorithm: str, dtype: str) -> tuple[Callable[..., None], Any
             first_h = out_h * stride_h - left_h
             from_d, to_d = inside(first_d, step_d, window_d, depth)
             from_h, to_h = inside(first_h, step_h, window_h, height)
-            rows = (to_d - from_d) * (to_h - from_h)
-            whole = fill(real(window_d * window_h * window_w if counts_padding else max(1, rows * window_w)))
+            rows = (to_d - from_d) * (to_h - from_h) * slabs(table, out_d)
+            area = window_d * window_h * slabs(table, out_d)
+            whole = fill(real(area * window_w if counts_padding else max(1, rows * window_w)))
             # The last 16 windows that read nothing behind the row; those beside them are computed one by one.
             last = (width + left_w - reach) // 2
             is_apart = stride_w == 2 and step_w == 1 and to_d - from_d == 1 and 2 * last >= left_w

@@ -15,7 +15,7 @@ import numpy as np
 
 from .compiler import types
 from .compiler.language import inlined
-from .pooling import DIM, dimension, inside, make_see
+from .pooling import DIM, dimension, inside, make_see, make_slabs
 from .vec import vadd, vcount_inside, vdiv, vkeep, vload, vload_part, vmax, vmul, vset, vstore, vstore_part
 
 
@@ -27,7 +27,7 @@ def make(isa: str, algorithm: str, part: str) -> tuple[Callable[..., None], Any]
 
 def _blocked(takes_max: bool, counts_padding: bool) -> tuple[Callable[..., None], Any]:
     combine = vmax if takes_max else vadd
-    start = np.float32(-np.inf if takes_max else 0.0)
+    start, slabs = np.float32(-np.inf if takes_max else 0.0), make_slabs(counts_padding)
 
     def kernel(begin: int, end: int, src: int, dst: int, table: int, scratch: int, period: int, tail: int) -> None:
         depth = dimension(table)[0]
@@ -62,8 +62,9 @@ def _blocked(takes_max: bool, counts_padding: bool) -> tuple[Callable[..., None]
                         count = window_h * window_w
                         if not counts_padding:
                             from_w, to_w = inside(w * stride_w - left_w, 1, window_w, width)
-                            count = max(1, (high - low) * (to_w - from_w))
-                        value = vdiv(value, vset(np.float32(count)))
+                            count = (high - low) * (to_w - from_w)
+                        count *= slabs(table, item % depth)
+                        value = vdiv(value, vset(np.float32(max(1, count))))
                     vstore(target, vkeep(value, lanes))
                     line += 64
                     target += 64
@@ -73,7 +74,7 @@ def _blocked(takes_max: bool, counts_padding: bool) -> tuple[Callable[..., None]
 
 def _rows(takes_max: bool, counts_padding: bool) -> tuple[Callable[..., None], Any]:
     combine = vmax if takes_max else vadd
-    start = np.float32(-np.inf if takes_max else 0.0)
+    start, slabs = np.float32(-np.inf if takes_max else 0.0), make_slabs(counts_padding)
     see = make_see("f32")
 
     @inlined
@@ -89,6 +90,7 @@ def _rows(takes_max: bool, counts_padding: bool) -> tuple[Callable[..., None], A
             vstore(to + 4 * column, nothing)
 
     def kernel(begin: int, end: int, src: int, dst: int, table: int, scratch: int, wide: int) -> None:
+        depth = dimension(table)[0]
         height, out_height, window_h, stride_h, _, left_h = dimension(table + DIM)
         width, out_width, window_w, stride_w, _, left_w = dimension(table + 2 * DIM)
         nothing = vset(start)
@@ -136,7 +138,7 @@ def _rows(takes_max: bool, counts_padding: bool) -> tuple[Callable[..., None], A
                     for at in range(line, line + (high - low) * row, row):
                         value = combine(vload(at), value)
                     if not takes_max:
-                        count = window_h if counts_padding else high - low
+                        count = (window_h if counts_padding else high - low) * slabs(table, item % depth)
                         value = vdiv(value, vmax(vmul(columns, vset(np.float32(count))), vset(np.float32(1.0))))
                     target = dst + 4 * ((item * out_height + h) * out_width + w)
                     # What is behind a short row is the next one, which is stored later.

@@ -16,7 +16,7 @@ import numpy as np
 from .compiler import types
 from .compiler.language import inlined
 from .elements import elements
-from .pooling import DIM, dimension, inside, next_row, row_of
+from .pooling import DIM, dimension, inside, make_slabs, next_row, row_of
 from .pooling_columns import Columns, make_columns
 from .vec import dcount_inside, vadd, vcount_inside, vdiv, vmax, vmul
 
@@ -32,8 +32,7 @@ def make(isa: str, algorithm: str, dtype: str, window: int, stride: int) -> tupl
     size, real, fill = of.size, of.real, of.fill
     store, store_part = of.store, of.store_part
     count_inside = vcount_inside if real is np.float32 else dcount_inside
-    #: A product with an inverse takes less time, and float32 may have an error in the last place.
-    scale = vmul if real is np.float32 else vdiv
+    slabs = make_slabs(counts_padding)
     columns: Columns = make_columns(dtype, stride, window, takes_max)
     none, take, take_inside, join, sort, along = (
         columns.none, columns.take, columns.take_inside, columns.join, columns.sort, columns.along
@@ -71,12 +70,11 @@ def make(isa: str, algorithm: str, dtype: str, window: int, stride: int) -> tupl
 
     @inlined
     def divisor(index: int, width: int, seen: int) -> Any:
-        """Return what the sums of the windows from ``index`` on are scaled with, of ``seen`` rows."""
+        """Return what the sums of the windows from ``index`` on are divided by, of ``seen`` rows."""
         inside_of_row = fill(real(0.0))
         for column in range(index, index + window):
             inside_of_row = vadd(count_inside(column, stride, width), inside_of_row)
-        counts = vmax(vmul(inside_of_row, fill(real(seen))), fill(real(1.0)))
-        return vdiv(fill(real(1.0)), counts) if real is np.float32 else counts
+        return vmax(vmul(inside_of_row, fill(real(seen))), fill(real(1.0)))
 
     def kernel(begin: int, end: int, src: int, dst: int, table: int) -> None:
         depth, out_depth, window_d, stride_d, step_d, left_d = dimension(table)
@@ -107,12 +105,11 @@ def make(isa: str, algorithm: str, dtype: str, window: int, stride: int) -> tupl
             if not takes_max:
                 if counts_padding:
                     seen = window_d * window_h
+                seen *= slabs(table, out_d)
                 if seen != known:
                     known = seen
                     divisor_inside = divisor(0, reach + window, seen)
-                    if counts_padding:
-                        first_divisor, last_divisor = divisor_inside, divisor_inside
-                    else:
+                    if not counts_padding:
                         first_divisor, last_divisor = divisor(-left_w, width, seen), divisor(final, width, seen)
             plane = (channel * depth + first_d + from_d * step_d) * height + first_h + from_h * step_h
             line = src + size * width * plane
@@ -128,14 +125,14 @@ def make(isa: str, algorithm: str, dtype: str, window: int, stride: int) -> tupl
                     ahead = look_deep(line, behind, to_d - from_d, down, rows, index + reach, width, limit, nothing)
                 value = along(here, ahead)
                 if not takes_max:
-                    if w == 0:
-                        value = scale(value, first_divisor)
+                    if counts_padding or (index >= 0 and index + 15 * stride + window <= width):
+                        value = vdiv(value, divisor_inside)
+                    elif w == 0:
+                        value = vdiv(value, first_divisor)
                     elif index == final:
-                        value = scale(value, last_divisor)
-                    elif counts_padding or index + 15 * stride + window <= width:
-                        value = scale(value, divisor_inside)
+                        value = vdiv(value, last_divisor)
                     else:
-                        value = scale(value, divisor(index, width, seen))
+                        value = vdiv(value, divisor(index, width, seen))
                 if w + 16 <= out_width or target <= last:
                     store(target, value)
                 else:

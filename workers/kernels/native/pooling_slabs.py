@@ -1,7 +1,7 @@
 """Combine the slabs that windows in three dimensions see: elements in the same place, of whole slabs, as one run each.
 
-The result has a slab for each place of the windows along the depth, and windows in two dimensions pool it further. The table is
-that of `pooling`, of which only the depth is read. A work item is one slab of the result.
+The result has a slab for each place of the windows along the depth, of maxima or of sums. Windows in two dimensions pool it
+further, with the same table: that of `pooling`. A work item is one slab of the result.
 """
 
 from __future__ import annotations
@@ -13,17 +13,13 @@ import numpy as np
 
 from .compiler import types
 from .compiler.language import inlined
-from .pooling import dimension, inside
-from .vec import vadd, vload, vload_part, vmax, vmul, vset, vstore, vstore_part
+from .pooling import SLABS, dimension, inside
+from .vec import vadd, vload, vload_part, vmax, vset, vstore, vstore_part
 
 
 def make(isa: str, algorithm: str) -> tuple[Callable[..., None], Any]:
-    """Return the kernel for ``max``, ``avg_include_padding`` or ``avg_exclude_padding`` of f32, and its signature.
-
-    ``elements`` are those of a slab.
-    """
-    takes_max, counts_padding = algorithm == "max", algorithm == "avg_include_padding"
-    combine, start = (vmax, -np.inf) if takes_max else (vadd, 0.0)
+    """Return the kernel for ``max`` or ``sum`` of f32, and its signature. ``elements`` are those of a slab."""
+    combine, start = (vmax, -np.inf) if algorithm == "max" else (vadd, 0.0)
 
     @inlined
     def combined(at: int, behind: int, count: int, nothing: Any) -> Any:
@@ -33,7 +29,7 @@ def make(isa: str, algorithm: str) -> tuple[Callable[..., None], Any]:
         return value
 
     def kernel(begin: int, end: int, src: int, dst: int, table: int, elements: int) -> None:
-        depth, out_depth, window, stride, step, left = dimension(table)
+        depth, out_depth, window, stride, step, left = dimension(table + SLABS)
         nothing, whole = vset(np.float32(start)), elements & -16
         behind = 4 * elements * step
         for item in range(begin, end):
@@ -43,26 +39,17 @@ def make(isa: str, algorithm: str) -> tuple[Callable[..., None], Any]:
             count = high - low
             line = src + 4 * elements * (image * depth + first + low * step)
             target = dst + 4 * elements * item
-            part = vset(np.float32(1.0) / np.float32(window if counts_padding else max(1, count)))
             for at in range(0, 4 * whole, 64):
-                value = combined(line + at, behind, count, nothing)
-                if not takes_max:
-                    value = vmul(value, part)
-                vstore(target + at, value)
+                vstore(target + at, combined(line + at, behind, count, nothing))
             if whole < elements:
                 # The last elements with those before them: stores of part of a vector are slow.
                 at = 4 * (elements - 16)
                 if whole > 0:
-                    value = combined(line + at, behind, count, nothing)
-                    if not takes_max:
-                        value = vmul(value, part)
-                    vstore(target + at, value)
+                    vstore(target + at, combined(line + at, behind, count, nothing))
                 else:
                     value = nothing
                     for place in range(line, line + count * behind, behind):
                         value = combine(vload_part(place, elements), value)
-                    if not takes_max:
-                        value = vmul(value, part)
                     vstore_part(target, value, elements)
 
     return kernel, types.void(*[types.int64] * 6)

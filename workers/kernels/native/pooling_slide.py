@@ -14,7 +14,7 @@ import numpy as np
 
 from .compiler import types
 from .compiler.language import inlined
-from .pooling import DIM, dimension
+from .pooling import DIM, dimension, make_slabs
 from .vec import (
     vadd,
     vcount_inside,
@@ -48,6 +48,7 @@ def _seen(first: int, size: int, window: int) -> int:
 def _blocked(takes_max: bool, counts_padding: bool) -> tuple[Callable[..., None], Any]:
     combine = vmax if takes_max else vadd
     start = np.float32(-np.inf if takes_max else 0.0)
+    slabs = make_slabs(counts_padding)
 
     @inlined
     def look(line: int, column: int, width: int, rows: int, nothing: Any) -> Any:
@@ -67,11 +68,12 @@ def _blocked(takes_max: bool, counts_padding: bool) -> tuple[Callable[..., None]
         height, out_height, _, _, _, left_h = dimension(table + DIM)
         width, out_width, _, _, _, left_w = dimension(table + 2 * DIM)
         nothing = vset(start)
-        ninth = vset(np.float32(1.0) / np.float32(9.0))
         plane = begin // out_height
         out_h = begin - plane * out_height
         for item in range(begin, end):
             lanes = tail if plane // depth % period == period - 1 else 16
+            deep = slabs(table, plane % depth)
+            whole = vset(np.float32(max(1, 9 * deep)))
             first_h = out_h - left_h
             rows = _seen(first_h, height, 3)
             line = src + 64 * width * (plane * height + max(first_h, 0))
@@ -85,9 +87,9 @@ def _blocked(takes_max: bool, counts_padding: bool) -> tuple[Callable[..., None]
                     if not counts_padding:
                         count = rows * _seen(w - left_w, width, 3)
                     if count == 9:
-                        value = vmul(value, ninth)
+                        value = vdiv(value, whole)
                     else:
-                        value = vdiv(value, vset(np.float32(max(1, count))))
+                        value = vdiv(value, vset(np.float32(max(1, count * deep))))
                 vstore(dst + 64 * (item * out_width + w), vkeep(value, lanes))
                 before, here = here, after
             out_h += 1
@@ -101,6 +103,7 @@ def _blocked(takes_max: bool, counts_padding: bool) -> tuple[Callable[..., None]
 def _rows(takes_max: bool, counts_padding: bool, window: int) -> tuple[Callable[..., None], Any]:
     combine = vmax if takes_max else vadd
     start = np.float32(-np.inf if takes_max else 0.0)
+    slabs = make_slabs(counts_padding)
 
     @inlined
     def look(source: int, row: int, height: int, width: int, index: int, nothing: Any) -> Any:
@@ -115,27 +118,29 @@ def _rows(takes_max: bool, counts_padding: bool, window: int) -> tuple[Callable[
         return value
 
     def kernel(begin: int, end: int, src: int, dst: int, table: int) -> None:
+        depth = dimension(table)[0]
         height, out_height, _, _, _, left_h = dimension(table + DIM)
         width, out_width, _, _, _, left_w = dimension(table + 2 * DIM)
         nothing = vset(start)
-        one, side = vset(np.float32(1.0)), vset(np.float32(window))
+        one = vset(np.float32(1.0))
         item = begin
         while item < end:
             plane = item // out_height
             first = item - plane * out_height
             rows = min(out_height - first, end - item)
             source = src + 4 * width * height * plane
+            deep = slabs(table, plane % depth)
             for w in range(0, out_width, 16):
                 index = w - left_w
                 count = min(16, out_width - w)
                 y = first - left_h
-                columns = side
+                columns = vset(np.float32(window))
                 if not (takes_max or counts_padding):
                     columns = vcount_inside(index, 1, width)
                     columns = vadd(columns, vcount_inside(index + 1, 1, width))
                     if window == 3:
                         columns = vadd(columns, vcount_inside(index + 2, 1, width))
-                part = vdiv(one, vmax(vmul(columns, side), one))
+                whole = vmax(vmul(columns, vset(np.float32(window * deep))), one)
                 target = dst + 4 * (item * out_width + w)
                 above = look(source, y, height, width, index, nothing)
                 here = above
@@ -151,9 +156,9 @@ def _rows(takes_max: bool, counts_padding: bool, window: int) -> tuple[Callable[
                         if not counts_padding:
                             inside = _seen(y, height, window)
                         if inside == window:
-                            value = vmul(value, part)
+                            value = vdiv(value, whole)
                         else:
-                            value = vdiv(value, vmax(vmul(columns, vset(np.float32(inside))), one))
+                            value = vdiv(value, vmax(vmul(columns, vset(np.float32(inside * deep))), one))
                     if count == 16:
                         vstore(target, value)
                     else:

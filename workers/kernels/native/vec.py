@@ -266,6 +266,18 @@ def dset(_: Any, scalar: types.Float) -> Any:
 
 
 @intrinsic
+def vwiden(_: Any, value: VectorType) -> Any:
+    """Return float32 as float64."""
+    return doubles(vector), lambda context, b, sig, a: b.fpext(a[0], VD)
+
+
+@intrinsic
+def vnarrow(_: Any, value: VectorType) -> Any:
+    """Return float64 as float32, rounded."""
+    return vector(doubles), lambda context, b, sig, a: b.fptrunc(a[0], VF)
+
+
+@intrinsic
 def fload(_: Any, address: types.Integer) -> Any:
     """Load one float32."""
     return types.float32(types.int64), lambda context, b, sig, a: b.load(pointer(b, a[0], F32), align=4)
