@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 
 from poolrt.workers.desc import Arg, Binary, MemoryDesc, Prelu, Sum, multiple_src
 from poolrt.workers.desc.attributes import BINARY_ALGORITHMS
+from poolrt.workers.desc.operations.binary import BITWISE_ALGORITHMS
+from tests.references import numpy_type
 
 from .drawing import Array, Runner, attributes, check, described, examples, shapes
 
@@ -19,6 +21,16 @@ def test_every_binary_algorithm_is_right(runner: Runner, algorithm: str) -> None
     md = MemoryDesc((81,), "f64")
     args: dict[int, Array] = {Arg.SRC: np.repeat(numbers, 9), Arg.SRC_1: np.tile(numbers, 9)}
     check(runner, Binary(md, md, md, algorithm), args=args)
+
+
+@pytest.mark.parametrize("dtype", ["s32", "u16", "u8"])
+def test_every_function_of_bits_is_right(runner: Runner, dtype: str) -> None:
+    limits = np.iinfo(numpy_type(dtype))
+    numbers = np.array([0, 1, 2, 3, 7, limits.max // 3, limits.max, limits.min, limits.min + 5], limits.dtype)
+    md = MemoryDesc((81,), dtype)
+    args: dict[int, Array] = {Arg.SRC: np.repeat(numbers, 9), Arg.SRC_1: np.tile(numbers, 9)}
+    for algorithm in BITWISE_ALGORITHMS:
+        check(runner, Binary(md, md, md, algorithm), args=args, threshold=0.0)
 
 
 @examples(30)

@@ -21,7 +21,7 @@ static long whole_binary(long algorithm, long x, long y, int type)
     return x != y;
 }
 
-/* A function of bits; a number of places that is negative counts as a large one. */
+/* A function of bits, of which only the low ones count; a number of places that is negative counts as a large one. */
 static long bitwise(long algorithm, long x, long y, int type)
 {
     int is_signed = type == TYPE_S64 || type == TYPE_S32 || type == TYPE_S16 || type == TYPE_S8;
@@ -33,6 +33,9 @@ static long bitwise(long algorithm, long x, long y, int type)
     case BINARY_BIT_OR: return x | y;
     case BINARY_BIT_XOR: return x ^ y;
     case BINARY_SHIFT_LEFT: return large ? 0 : x << y;
+    case BINARY_WRAP_ADD: return (long)((ulong)x + (ulong)y);
+    case BINARY_WRAP_SUB: return (long)((ulong)x - (ulong)y);
+    case BINARY_WRAP_MUL: return (long)((ulong)x * (ulong)y);
     }
     if (large)
         return is_signed && x < 0 ? -1 : 0;
