@@ -23,7 +23,7 @@ Open = Mapping[str, Mapping[int, str]]
 _ELTWISE: Final = {
     "relu": "Relu", "tanh": "Tanh", "logistic": "Sigmoid", "hardswish": "HardSwish", "exp": "Exp", "sqrt": "Sqrt", "abs": "Abs",
 }  # fmt: skip
-_BINARY: Final = {"add": "Add", "sub": "Sub", "mul": "Mul", "div": "Div", "max": "Max", "min": "Min"}
+_BINARY: Final = {"add": "Add", "sub": "Sub", "mul": "Mul", "div": "Div", "max": "Max", "min": "Min", "pow": "Pow"}
 
 
 def write_model(graph: Graph, open_sizes: Open | None = None) -> bytes:

@@ -23,7 +23,7 @@ _OPERATIONS: Final = {
     "gelu": "eltwise(x, 'gelu_erf')", "leaky_relu": "eltwise(x, 'relu', alpha=0.01)", "relu6": "eltwise(x, 'clip', 0, 6)",
     **{name: f"binary(a, b, {name!r})" for name in ("add", "sub", "mul", "div", "ge", "gt", "le", "lt", "eq", "ne")},
     "subtract": "binary(a, b, 'sub')", "multiply": "binary(a, b, 'mul')", "divide": "binary(a, b, 'div')",
-    "maximum": "binary(a, b, 'max')", "minimum": "binary(a, b, 'min')",
+    "maximum": "binary(a, b, 'max')", "minimum": "binary(a, b, 'min')", "power": "binary(a, b, 'pow')",
     **{name: f"reduction(x, {name!r}, axes)" for name in ("mean", "max", "min")},
     "prod": "reduction(x, 'mul', axes)", "norm": "reduction(x, 'norm_lp_sum', axes)",
     **dict.fromkeys(("conv", "conv1d", "conv2d", "conv3d"), _CONVOLUTION),

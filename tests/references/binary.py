@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 
+#: A power by one number for many elements would be a square root, which differs at minus infinity and at -0.
 FUNCTIONS: dict[str, Callable[[Array, Array], Array]] = {
     "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide,
     "max": np.maximum, "min": np.minimum,
@@ -17,6 +18,7 @@ FUNCTIONS: dict[str, Callable[[Array, Array], Array]] = {
     "and": np.logical_and, "or": np.logical_or, "xor": np.logical_xor, "fmod": np.fmod, "mod": np.mod,
     "floor_div": lambda x, y: np.where(y == 0, np.nan, np.floor(x / y)),
     "trunc_div": lambda x, y: np.where(y == 0, np.nan, np.trunc(x / y)),
+    "pow": lambda x, y: np.power(*map(np.ascontiguousarray, np.broadcast_arrays(x, y))),
 }  # fmt: skip
 
 
@@ -32,6 +34,9 @@ def bitwise(algorithm: str, left: Array, right: Array, dtype: np.dtype[Any]) -> 
     if algorithm.startswith("bit_"):
         function = {"bit_and": np.bitwise_and, "bit_or": np.bitwise_or, "bit_xor": np.bitwise_xor}[algorithm]
         return np.asarray(function(x, y), np.float64)
+    if algorithm == "wrap_pow":
+        unit = (x == 1) | (x + 1 == 0)
+        return np.where((y < 0) & ~unit, 0, np.power(x, np.where(y < 0, y & 1, y))).astype(np.float64)
     if algorithm.startswith("wrap_"):
         arithmetic = {"wrap_add": np.add, "wrap_sub": np.subtract, "wrap_mul": np.multiply}[algorithm]
         return np.asarray(arithmetic(x, y), np.float64)

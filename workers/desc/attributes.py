@@ -23,7 +23,7 @@ ELTWISE_ALGORITHMS: Final = (
 STEP_ALGORITHMS: Final = ("round", "floor", "ceil", "trunc", "sign")
 BINARY_ALGORITHMS: Final = (
     "add", "sub", "mul", "div", "max", "min", "ge", "gt", "le", "lt", "eq", "ne", "and", "or", "xor", "mod", "fmod",
-    "floor_div", "trunc_div",
+    "floor_div", "trunc_div", "pow",
 )  # fmt: skip
 _ALGORITHMS: Final = {"eltwise": ELTWISE_ALGORITHMS, "binary": BINARY_ALGORITHMS, "sum": ("",)}
 POST_OP_KINDS: Final = tuple(_ALGORITHMS)

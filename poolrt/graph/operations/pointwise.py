@@ -43,8 +43,10 @@ class Pointwise(Family):
         ``max`` and ``min`` are NaN if either element is.
         Or with ``floor_div`` and ``trunc_div``, quotients rounded down and to zero, and the remainders ``mod`` (of the sign of
         src1, as Python's) and ``fmod`` (of the sign of src0, as C's). Integers divided by 0 give 0.
+        Or with ``pow``, src0 to the power of src1, with the special values of C's.
         Or bit by bit, integers of one type: ``bit_and bit_or bit_xor``, and ``shift_left shift_right`` by src1 places.
-        ``wrap_add wrap_sub wrap_mul`` are sums, differences and products of integers of one type that wrap as NumPy's do.
+        ``wrap_add wrap_sub wrap_mul wrap_pow`` are sums, differences, products and powers of integers of one type that wrap as
+        NumPy's do; a power with a negative exponent is 0 unless its base is 1 or -1.
         Sums, differences and products of int64, int16 and unsigned integers of 16 to 64 bits are exact and wrap; those of
         int32, int8 and uint8 saturate, as oneDNN's do.
 

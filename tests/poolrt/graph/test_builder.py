@@ -118,7 +118,7 @@ ERRORS: list[tuple[Callable[[Graph, Value], object], str]] = [
     (lambda g, x: g.eltwise(x, "swoosh"), "algorithm: unknown 'swoosh'; known: relu"),
     (lambda g, x: g.eltwise(x, "clip", 0.0), "beta: clip needs it"),
     (lambda g, x: g.binary(x, ones(4), "add"), "src1: shapes (2, 4, 10, 12) and (1, 1, 1, 4) do not broadcast"),
-    (lambda g, x: g.binary(x, x, "pow"), "algorithm: unknown 'pow'; known: add"),
+    (lambda g, x: g.binary(x, x, "root"), "algorithm: unknown 'root'; known: add"),
     (lambda g, x: g.binary(x, "a", "add"), "binary 'binary_0': src1: expect an array of floating point numbers"),
     (lambda g, x: g.binary(x, ones(0), "add"), "src1: expect sizes of at least 1, got (0,)"),
     (lambda g, x: g.sum([x, ones(2, 4, 10, 1)], name="s"), "sum 's': srcs: expect one shape, got (2, 4, 10, 12) and"),

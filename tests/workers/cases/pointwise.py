@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from poolrt.workers.desc import Arg, Binary, Eltwise, PrimitiveAttr, Sum, multiple_src
+from poolrt.workers.desc import Arg, Binary, Eltwise, MemoryDesc, PrimitiveAttr, Sum, multiple_src
 from poolrt.workers.desc.attributes import BINARY_ALGORITHMS, ELTWISE_ALGORITHMS
 from poolrt.workers.implementations.inference import VECTOR_ALGORITHMS
 
@@ -112,15 +112,34 @@ def binary_cases() -> list[Case]:
         for algorithm in _BINARY if index < 2 else ("add", _BINARY[1 + index % 5]):
             out = tuple(a if b == 1 else b for a, b in zip(left, right, strict=True))
             op = Binary(plain(*left), plain(*right), plain(*out), algorithm)
-            divisor = integers(right, index, low=1, high=9) if algorithm == "div" else normals(right, index)
-            args: dict[int, Array] = {Arg.SRC: normals(left, index, "left"), Arg.SRC_1: divisor}
+            first, second = normals(left, index, "left"), normals(right, index)
+            if algorithm == "div":
+                second = integers(right, index, low=1, high=9)
+            rtol = 2 * EPSILON
+            if algorithm == "pow":
+                first, rtol = np.abs(first), _ELTWISE_TOLERANCE["pow"][0]
+            args: dict[int, Array] = {Arg.SRC: first, Arg.SRC_1: second}
             steps = chains(op.dst)[index % 4][1] if out and algorithm == "add" else ()
             name = f"{algorithm} {left} {right}"
             extra = post_op_args(steps)
             found.append(
-                Case(name, op, {**args, **extra}, PrimitiveAttr(steps), rtol=2 * EPSILON, atol=2e-6 if steps else 1e-30)
+                Case(name, op, {**args, **extra}, PrimitiveAttr(steps), rtol=rtol, atol=2e-6 if steps else 1e-30)
             )
-    return found
+    return [*found, _powers()]
+
+
+def _powers() -> Case:
+    """Return the powers of numbers of every size, signs and special values, by exponents of every kind."""
+    base = eltwise_values("pow")
+    special = [0, 0.5, 1, 2, 3, 4, 7, 2**24 - 1, 2**24, 1e9, 1e30, 3e38, 1e-40, np.inf, 1 / 3, 20.25, 100.5]
+    exponents = np.array([*special, *(-number for number in special), np.nan], np.float32)
+    md = MemoryDesc((exponents.size, base.size), "f32")
+    rows = MemoryDesc((1, base.size), "f32"), MemoryDesc((exponents.size, 1), "f32")
+    args: dict[int, Array] = {Arg.SRC: base[None], Arg.SRC_1: exponents[:, None]}
+    # Results below the smallest normal number may be flushed to zero.
+    return Case(
+        "pow of special values", Binary(*rows, md, "pow"), args, rtol=_ELTWISE_TOLERANCE["pow"][0], atol=1.2e-38
+    )
 
 
 def sum_cases() -> list[Case]:

@@ -14,7 +14,7 @@ from ..op_desc import OpDesc, one_of, require
 
 #: Functions of the bits of integers, which post-ops do not have.
 BITWISE_ALGORITHMS: Final = (
-    "bit_and", "bit_or", "bit_xor", "shift_left", "shift_right", "wrap_add", "wrap_sub", "wrap_mul"
+    "bit_and", "bit_or", "bit_xor", "shift_left", "shift_right", "wrap_add", "wrap_sub", "wrap_mul", "wrap_pow"
 )  # fmt: skip
 
 
@@ -24,12 +24,12 @@ class Binary(OpDesc):
 
     ``max`` and ``min`` are NaN if either element is. Comparisons and the logical ``and or xor`` give 1 and 0. ``floor_div``
     and ``trunc_div`` are quotients rounded down and to zero; ``mod`` has the sign of src1 as Python's, ``fmod``
-    that of src0 as C's. Integers divided by 0 give 0.
+    that of src0 as C's. Integers divided by 0 give 0. ``pow`` is src0 to the power of src1, with the special values of C's.
 
     The sums, differences and products of tensors of one type of `WRAPPING` wrap and are exact; those of other integers
     saturate. ``bit_and bit_or bit_xor`` combine bits; ``shift_left`` and ``shift_right`` shift those of src0 by src1 places, a
-    negative number as if it were a large one; ``wrap_add wrap_sub wrap_mul`` are the low bits of a sum, a difference and a
-    product. These take integers of one type.
+    negative number as if it were a large one; ``wrap_add wrap_sub wrap_mul wrap_pow`` are the low bits of a sum, a difference, a
+    product and a power, which is 0 if its exponent is negative unless its base is 1 or -1. These take integers of one type.
     """
 
     kind: ClassVar[str] = "binary"

@@ -103,6 +103,8 @@ def _combined(b: Builder, function: str, kind: str, x: Value, y: Value) -> Value
         return {"and": b.and_, "or": b.or_, "xor": b.xor}[function](left, right)
     if function.startswith(("bit_", "shift_")):
         return _bitwise(b, function, kind, x, y)
+    if function == "wrap_pow":
+        return _whole_power(b, kind, x, y)
     if function.startswith("wrap_"):
         return {"wrap_add": b.add, "wrap_sub": b.sub, "wrap_mul": b.mul}[function](x, y)
     if is_float:
@@ -149,6 +151,38 @@ def _bitwise(b: Builder, function: str, kind: str, x: Value, y: Value) -> Value:
     places = b.select(large, _same(y.type, 0), y)
     shifted = b.shl(x, places) if function == "shift_left" else b.lshr(x, places)
     return b.select(large, _same(x.type, 0), shifted)
+
+
+def _whole_power(b: Builder, kind: str, x: Value, y: Value) -> Value:
+    """Return the low bits of a power of integers, a product for each bit of the largest exponent."""
+    zero, one = _same(x.type, 0), _same(x.type, 1)
+    rest, first = y, one
+    if kind[0] == "s":
+        # A negative exponent gives 0, and that of 1 or -1 whether it is odd.
+        below = b.icmp_signed("<", y, zero)
+        unit = b.or_(b.icmp_signed("==", x, one), b.icmp_signed("==", x, _same(x.type, -1)))
+        rest = b.select(below, b.and_(y, one), y)
+        vanishes = b.and_(below, b.not_(unit))
+        rest, first = b.select(vanishes, zero, rest), b.select(vanishes, zero, one)
+    before, step, done = b.block, b.append_basic_block("power"), b.append_basic_block("raised")
+    b.branch(step)
+    b.position_at_end(step)
+    found, base, left = (b.phi(x.type) for _ in range(3))
+    odd = b.icmp_unsigned("!=", b.and_(left, one), zero)
+    product, square, fewer = b.select(odd, b.mul(found, base), found), b.mul(base, base), b.lshr(left, one)
+    for phi, start, again in ((found, first, product), (base, x, square), (left, rest, fewer)):
+        phi.add_incoming(start, before)
+        phi.add_incoming(again, step)
+    b.cbranch(_any(b, b.icmp_unsigned("!=", fewer, zero)), step, done)
+    b.position_at_end(done)
+    return product
+
+
+def _any(b: Builder, truths: Value) -> Value:
+    """Return whether one of the lanes, or a scalar, is true."""
+    if not isinstance(truths.type, ir.VectorType):
+        return truths
+    return call(b, f"llvm.vector.reduce.or.v{truths.type.count}i1", truths, result=I1)
 
 
 def _float_remainder(b: Builder, function: str, x: Value, y: Value) -> Value:
@@ -208,9 +242,8 @@ def _rest_below(b: Builder, x: Value, y: Value, bits: int, fused: bool, otherwis
     infinite = b.and_(b.fcmp_ordered("==", divisor, _same(x.type, math.inf)), b.fcmp_ordered("==", quotient, zero))
     exact = b.select(infinite, x, rest)
     large = b.fcmp_ordered(">=", times, _same(x.type, float(1 << bits)))
-    some = large if lanes == 1 else call(b, f"llvm.vector.reduce.or.v{lanes}i1", large, result=I1)
     before = b.block
-    with b.if_then(some, likely=False):
+    with b.if_then(_any(b, large), likely=False):
         slow = otherwise(b, x, y)
         other = b.block
     found = b.phi(x.type)
@@ -280,9 +313,8 @@ def _long_quotient(b: Builder, signed: bool, x: Value, y: Value) -> Value:
         b.icmp_unsigned(">=", b.add(each, low), _same(x.type, 1 << 52)) if signed else b.icmp_unsigned(">=", each, low)
         for each in (x, y)
     ]
-    some = call(b, f"llvm.vector.reduce.or.v{lanes}i1", b.or_(*above), result=I1)
     before = b.block
-    with b.if_then(some, likely=False):
+    with b.if_then(_any(b, b.or_(*above)), likely=False):
         slow = divide(x, y)
         other = b.block
     found = b.phi(x.type)

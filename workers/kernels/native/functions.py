@@ -302,6 +302,7 @@ BINARY: Final[dict[str, Callable[[Builder, Value, Value], Value]]] = {
     "div": lambda b, x, y: b.fdiv(x, y),
     "max": larger,
     "min": smaller,
+    "pow": lambda b, x, y: each(b, "pow", x, y) if x.type == VD else emit_power(b, x, y, constant(1.0)),
     "prelu": lambda b, x, y: b.select(b.fcmp_ordered(">", x, constant(0.0, x.type)), x, b.fmul(x, y)),
 }
 

@@ -174,6 +174,7 @@ static vec binary_mul(vec a, vec b) { return a * b; }
 static vec binary_div(vec a, vec b) { return a / b; }
 static vec binary_max(vec a, vec b) { return (a > b) | (a != a) ? a : b; }
 static vec binary_min(vec a, vec b) { return (a < b) | (a != a) ? a : b; }
+static vec binary_pow(vec a, vec b) { return pow(a, b); }
 
 /* Apply the chain to lanes first .. count - 1 of x and store them at `at`; `other` has the layout of dst. */
 static void finish(vec x, __global float *dst, __global const float *other, long at, long first, long count)

@@ -16,6 +16,8 @@ from ..element_types import FLOATS, LIMITS, WRAPPING
 from ..tensors import WRAPS_AS, Operand, Tensors, dtype_of, shape_of
 
 _LARGEST: Final = float(np.finfo(np.float32).max)
+#: Types of which float32 holds all numbers.
+_WITHIN_FLOAT32: Final = frozenset(("float32", "float16", "bfloat16", "int16", "uint16", "int8", "uint8"))
 
 
 def eltwise(algorithm: str, **parameters: tuple[str, float]) -> Operator:
@@ -159,17 +161,17 @@ def gelu(call: NodeCall) -> Operand:
 
 
 def power(call: NodeCall) -> Operand:
-    """Raise to a power, in the type of the base; integers are computed in float64 unless they wrap and the power is whole."""
+    """Raise to a power, in the type of the base: powers of integers wrap, those by fractions are computed in float64."""
     base, exponent = call.operand(0), call.operand(1)
     if not isinstance(base, Value) and not isinstance(exponent, Value):
         return call.folding.combine(np.power, base, exponent)
-    dtype = dtype_of(base)
+    dtype, kind = dtype_of(base), dtype_of(exponent)
     number = math.nan if isinstance(exponent, Value) else _only(exponent)
+    if dtype in LIMITS and (kind in LIMITS or number in range(65)):
+        return _whole_power(call.math, base, exponent, number)
     if _is_float32(number):
         dims = np.broadcast_shapes(tuple(base.shape), exponent.shape)
         base = call.math.expand(call.math.reshape(base, (*(1,) * (len(dims) - len(base.shape)), *base.shape)), dims)
-        if dtype in WRAPPING and number in range(65):
-            return _product(call.math, base, int(number))
         wide = base if dtype in FLOATS else call.math.cast(base, "float64")
         algorithm = {2.0: "square", 0.5: "sqrt", 1.0: "linear"}.get(number)
         if algorithm is None:
@@ -178,18 +180,21 @@ def power(call: NodeCall) -> Operand:
         else:
             raised = call.graph.eltwise(wide, algorithm, name=call.name)
         return _of_type(call.math, raised, dtype)
-    result = _power(call.math, call.math.cast(base, "float64"), call.math.cast(exponent, "float64"))
-    return _of_type(call.math, result, dtype)
+    computed = dtype if dtype == kind else "float32" if {dtype, kind} <= _WITHIN_FLOAT32 else "float64"
+    base, exponent = (call.math.cast(each, computed) for each in (base, exponent))
+    return _of_type(call.math, call.math.binary(base, exponent, "pow"), dtype)
 
 
-def _product(m: Tensors, base: Operand, exponent: int) -> Operand:
-    """Return a power of integers as products, which wrap."""
-    found: Operand = m.expand(m.reshape(m.number(1, base), (1,) * len(base.shape)), tuple(base.shape))
-    while exponent:
-        found = m.binary(found, base, "mul") if exponent & 1 else found
-        exponent >>= 1
-        base = m.binary(base, base, "mul") if exponent else base
-    return found
+def _whole_power(m: Tensors, base: Operand, exponent: Operand, number: float) -> Operand:
+    """Return a power of integers by integers, all of which are ``number`` unless it is NaN; it wraps."""
+    dtype, kind = dtype_of(base), dtype_of(exponent)
+    if number == 2:
+        dims = np.broadcast_shapes(shape_of(base), shape_of(exponent))
+        square = _wrapped(m, base, base, "mul")
+        return m.expand(m.reshape(square, (*(1,) * (len(dims) - len(base.shape)), *base.shape)), dims)
+    # A type with all numbers of the exponents. The low bits of a power depend on nothing but those of its base.
+    wide = kind if kind in ("int64", "uint64") else "int64" if kind == "uint32" else dtype
+    return m.cast(m.binary(m.cast(base, wide), m.cast(exponent, wide), "wrap_pow"), dtype)
 
 
 def _of_type(m: Tensors, raised: Operand, dtype: str) -> Operand:
@@ -211,26 +216,6 @@ def _only(numbers: np.ndarray[Any, Any]) -> float:
 def _is_float32(number: float) -> bool:
     """Return whether float32 holds a number exactly, as it holds parameters of functions."""
     return float(np.float32(number)) == number
-
-
-def _power(math_: Tensors, base: Operand, exponent: Operand) -> Operand:
-    """Return base ** exponent in float64, by the exponential of a logarithm: NaN for a root of a negative number."""
-    zero, one = math_.number(0, base), math_.number(1, base)
-    size = math_.eltwise(base, "abs")
-    logarithm = math_.binary(exponent, math_.eltwise(size, "log"), "mul")
-    # 0 times infinity: a power of 0, and one of 1 or -1, is 1.
-    plain = math_.binary(math_.binary(exponent, zero, "eq"), math_.binary(size, one, "eq"), "max")
-    result = math_.eltwise(math_.select(plain, zero, logarithm), "exp")
-    half = math_.eltwise(exponent, "linear", 0.5)
-    whole = math_.binary(math_.floor(exponent), exponent, "eq")
-    odd = math_.binary(math_.binary(math_.floor(half), half, "ne"), whole, "min")
-    negative = math_.binary(base, zero, "lt")
-    # Zeros have signs, too.
-    signs = math_.binary(negative, math_.binary(math_.binary(one, base, "div"), zero, "lt"), "max")
-    opposite = math_.binary(result, math_.number(-1.0, result), "mul")
-    signed = math_.select(math_.binary(odd, signs, "min"), opposite, result)
-    has_none = math_.select(whole, np.zeros((), np.bool_), math_.binary(size, math_.number(math.inf, base), "lt"))
-    return math_.select(math_.binary(negative, has_none, "min"), math_.number(math.nan, base), signed)
 
 
 def negative(call: NodeCall) -> Operand:

@@ -97,7 +97,7 @@ def test_defaults_of_attributes_are_numbers_of_float32(run: Callable[..., Array]
     np.testing.assert_allclose(run(operator, {"x": x}), want[0], rtol=1e-15)
 
 
-@pytest.mark.parametrize("dtype", [np.float16, np.float64])
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
 def test_powers_of_infinities_and_zeros(run: Callable[..., Array], dtype: type[np.floating[Any]]) -> None:
     bases = np.array([INF, -INF, 0.0, -0.0, 1, -1, NAN, 2, -2, 0.5], dtype)
     exponents = np.array([-4.25, 0.5, 2, 3, -3, -2, 0, INF, -INF, NAN, -0.5], dtype)
@@ -105,8 +105,18 @@ def test_powers_of_infinities_and_zeros(run: Callable[..., Array], dtype: type[n
     with np.errstate(all="ignore"):
         want = np.power(x, z)
     found = run("Pow", {"x": x, "z": z})
-    np.testing.assert_allclose(found, want, rtol=1e-3 if dtype == np.float16 else 1e-12)
+    rtol = {np.float16: 1e-3, np.float32: 3e-7, np.float64: 1e-15}[dtype]
+    np.testing.assert_allclose(found, want, rtol=rtol)
     np.testing.assert_array_equal(np.signbit(found[want == 0]), np.signbit(want[want == 0]))
+
+
+@pytest.mark.parametrize("kind", [np.int32, np.float64, np.float16])
+def test_powers_by_exponents_of_another_type(run: Callable[..., Array], kind: type[Any]) -> None:
+    rng = np.random.default_rng(5)
+    x, z = rng.uniform(-3, 3, (4, 1, 7)).astype(np.float32), rng.integers(-6, 7, (5, 1)).astype(kind)
+    found = run("Pow", {"x": x, "z": z})
+    np.testing.assert_allclose(found, np.power(x.astype(np.float64), z), rtol=3e-7)
+    assert found.dtype == np.float32
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])

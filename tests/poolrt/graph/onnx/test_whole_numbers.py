@@ -43,6 +43,8 @@ def _cases() -> list[Any]:
     unsigned = np.array([LARGE, 2**64 - 1, 2**63, 7], np.uint64)
     places = np.array([1, 63, 64, 0], np.uint64)
     small = np.array([300, -300, 32767, -32768], np.int16)
+    bases = np.array([3, -7, 46341, 2, -2, 0, 2, 1, -1], np.int32)
+    exponents = np.array([40, 11, 2, 2**32, 31, 0, 31, 2**40, 2**40 + 1], np.int64)
     return [
         ("Cast", {"x": signed}, signed.astype(np.int32), {"to": TensorProto.INT32}),
         ("Cast", {"x": signed}, signed.astype(np.uint64), {"to": TensorProto.UINT64}),
@@ -65,11 +67,12 @@ def _cases() -> list[Any]:
         ("Sum", {"x": small, "z": small, "w": small}, small * np.int16(3), {}),
         ("ReduceSum", {"x": unsigned}, np.array(int(unsigned.astype(object).sum()) % 2**64, np.uint64), {"keepdims": 0}),
         ("ReduceMin", {"x": unsigned}, np.array(7, np.uint64), {"keepdims": 0}),
+        ("Pow", {"x": bases, "z": exponents}, np.power(bases.astype(np.int64), exponents).astype(np.int32), {}),
         ("Mul", {"x": small.astype(np.int32) << 12, "z": small.astype(np.int32) << 9}, SMALL_PRODUCT, {}),
     ]  # fmt: skip
 
 
-_SHOWN = ("Cast-0", "Mul-5", "BitShift-12")
+_SHOWN = ("Cast-0", "Mul-5", "BitShift-12", "Pow-19")
 _NAMED = [(f"{case[0]}-{number}", case) for number, case in enumerate(_cases())]
 
 

@@ -36,3 +36,20 @@ def test_an_extreme_of_nan_is_nan(native: NativeRunner, isa: str, algorithm: str
     attr = PrimitiveAttr((PostOp("binary", algorithm, src1=md),))
     args = {Arg.SRC: pairs[0], post_op_src(0): pairs[1]}
     native.check(Case("", Eltwise(md, md, "abs"), args, attr), isa)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "rtol"),
+    [
+        ("bf16", 2.0**-7),
+        *(pytest.param(*each, marks=SLOW) for each in (("f16", 2.0**-10), ("f64", 1e-15), ("s32", 0.0))),
+    ],
+)
+def test_powers_of_every_type_alone_and_as_a_post_op(native: NativeRunner, isa: str, dtype: str, rtol: float) -> None:
+    rng, step = np.random.default_rng(), 1.0 if dtype == "s32" else 2.0
+    base, exponent = (rng.integers(low, 9, (3, 53)) / step for low in (0, 0 if dtype == "s32" else -8))
+    md = MemoryDesc((3, 53), dtype)
+    native.check(Case("", Binary(md, md, md, "pow"), {Arg.SRC: base, Arg.SRC_1: exponent}, rtol=rtol), isa)
+    attr = PrimitiveAttr((PostOp("binary", "pow", src1=md), PostOp("eltwise", "linear", 2.0, 0.0)))
+    args = {Arg.SRC: base, post_op_src(0): exponent}
+    native.check(Case("", Eltwise(md, md, "abs"), args, attr, rtol=rtol), isa)

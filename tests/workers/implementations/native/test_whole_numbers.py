@@ -33,9 +33,10 @@ ARITHMETIC: Final = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "max
 COMPARISONS: Final = {
     "ge": np.greater_equal, "gt": np.greater, "le": np.less_equal, "lt": np.less, "eq": np.equal, "ne": np.not_equal,
 }  # fmt: skip
-BITS: Final[dict[str, np.ufunc]] = {
+BITS: Final[dict[str, Any]] = {
     "bit_and": np.bitwise_and, "bit_or": np.bitwise_or, "bit_xor": np.bitwise_xor, "shift_left": np.left_shift,
     "shift_right": np.right_shift, "wrap_add": np.add, "wrap_sub": np.subtract, "wrap_mul": np.multiply,
+    "wrap_pow": lambda x, y: np.where((y < 0) & (abs(x) != 1), 0, np.power(x, np.where(y < 0, y & 1, y))),
 }  # fmt: skip
 REDUCTIONS: Final[dict[str, Any]] = {"sum": np.sum, "mul": np.prod, "max": np.max, "min": np.min}
 

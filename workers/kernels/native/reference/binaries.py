@@ -28,12 +28,14 @@ XOR: Final = BINARY["xor"]
 MOD: Final = BINARY["mod"]
 FMOD: Final = BINARY["fmod"]
 FLOOR_DIV: Final = BINARY["floor_div"]
+POW: Final = BINARY["pow"]
 BIT_AND: Final = BINARY["bit_and"]
 BIT_OR: Final = BINARY["bit_or"]
 BIT_XOR: Final = BINARY["bit_xor"]
 SHIFT_LEFT: Final = BINARY["shift_left"]
 WRAP_ADD: Final = BINARY["wrap_add"]
 WRAP_SUB: Final = BINARY["wrap_sub"]
+WRAP_POW: Final = BINARY["wrap_pow"]
 
 
 def binary(algorithm: int, x: float, y: float) -> float:
@@ -50,6 +52,8 @@ def binary(algorithm: int, x: float, y: float) -> float:
         return x if x > y or x != x else y
     if algorithm == MIN:
         return x if x < y or x != x else y
+    if algorithm == POW:
+        return math.pow(x, y)
     if algorithm > XOR:
         return divided(algorithm, x, y)
     if algorithm == GE:
@@ -104,6 +108,8 @@ def bitwise(algorithm: int, x: int, y: int, code: int, bits: int) -> int:
         return x | y
     if algorithm == BIT_XOR:
         return x ^ y
+    if algorithm == WRAP_POW:
+        return whole_power(x, y, code)
     if algorithm >= WRAP_ADD:
         return x + y if algorithm == WRAP_ADD else x - y if algorithm == WRAP_SUB else x * y
     large = y < 0 or y >= bits
@@ -112,6 +118,21 @@ def bitwise(algorithm: int, x: int, y: int, code: int, bits: int) -> int:
     if code == U64 and x < 0:
         return 0 if large else x if y == 0 else (x >> 1 & (1 << 63) - 1) >> (y - 1)
     return x >> (bits - 1 if large else y) if code in (S64, S32, S16, S8) else 0 if large else x >> y
+
+
+def whole_power(x: int, y: int, code: int) -> int:
+    """Return the low bits of a power; a negative exponent gives 0 unless x is 1 or -1."""
+    if y < 0 and code != U64:
+        if x != 1 and x != -1:
+            return 0
+        y &= 1
+    found = 1
+    while y != 0:
+        if y & 1:
+            found *= x
+        x *= x
+        y = y >> 1 & (1 << 63) - 1
+    return found
 
 
 def divided(algorithm: int, x: float, y: float) -> float:

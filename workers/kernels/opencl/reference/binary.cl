@@ -21,6 +21,17 @@ static long whole_binary(long algorithm, long x, long y, int type)
     return x != y;
 }
 
+/* The low bits of a power; a negative exponent gives 0 unless x is 1 or -1. */
+static long whole_power(ulong x, ulong y, int negative)
+{
+    if (negative && x != 1 && x != (ulong)-1)
+        return 0;
+    ulong found = 1;
+    for (ulong rest = negative ? y & 1 : y; rest != 0; rest >>= 1, x *= x)
+        found *= rest & 1 ? x : 1;
+    return (long)found;
+}
+
 /* A function of bits, of which only the low ones count; a number of places that is negative counts as a large one. */
 static long bitwise(long algorithm, long x, long y, int type)
 {
@@ -36,6 +47,7 @@ static long bitwise(long algorithm, long x, long y, int type)
     case BINARY_WRAP_ADD: return (long)((ulong)x + (ulong)y);
     case BINARY_WRAP_SUB: return (long)((ulong)x - (ulong)y);
     case BINARY_WRAP_MUL: return (long)((ulong)x * (ulong)y);
+    case BINARY_WRAP_POW: return whole_power((ulong)x, (ulong)y, is_signed && y < 0);
     }
     if (large)
         return is_signed && x < 0 ? -1 : 0;

@@ -144,6 +144,7 @@ static real binary_value(int algorithm, real a, real b)
     case BINARY_AND: return a != 0 && b != 0;
     case BINARY_OR: return a != 0 || b != 0;
     case BINARY_XOR: return (a != 0) != (b != 0);
+    case BINARY_POW: return pow(a, b);
     }
     if (b == 0)
         return NAN;
