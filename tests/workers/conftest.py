@@ -49,7 +49,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         parameters = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
         if "isa" in parameters and item.get_closest_marker("one_in") is None:
-            item.add_marker(pytest.mark.one_in(2))
+            item.add_marker(pytest.mark.one_in(3))
         is_gradient = _GRADIENT.search(f"{item.name} {parameters.get('prop', '')}") is not None
         if is_gradient and parameters.get("verification") == "opencl" and parameters.get("kind") != "eltwise":
             item.add_marker(pytest.mark.slow)

@@ -283,7 +283,7 @@ def _load(pool: poolrt.Pool, shape: tuple[int, ...]) -> tuple[poolrt.Model, Any]
 
 @pytest.mark.parametrize("shape", [(4, 8), (128, 64)], ids=["prepared", "not prepared"])
 @pytest.mark.parametrize("way", _WAYS)
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(3)
 def test_no_run_on_a_ring_waits_for_the_collector(pool: poolrt.Pool, way: str, shape: tuple[int, ...]) -> None:
     model, x = _load(pool, shape)
     with uncollected(pool):
@@ -340,7 +340,7 @@ def test_no_run_that_leaves_the_ring_of_a_stopped_worker_waits_for_the_collector
 
 
 @pytest.mark.parametrize("way", ["exceptions", "dropped", "waited_for", "asked", "called_back", "cancelled"])
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(3)
 def test_no_run_that_fails_waits_for_the_collector(pool: poolrt.Pool, way: str) -> None:
     model, x = pool.load(crashing_graph()), np.full((1,), 2, np.float32)
     with uncollected(pool):
@@ -370,7 +370,7 @@ def _fail(x: Any) -> Any:
 
 @pytest.mark.parametrize("size", [8, 100_000])
 @pytest.mark.parametrize("way", _FUTURES, ids=[way.__name__[1:] for way in _FUTURES])
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(3)
 def test_no_result_of_a_function_waits_for_the_collector(pool: poolrt.Pool, way: Any, size: int) -> None:
     x = np.ones(size, np.float32)
     with uncollected(pool):

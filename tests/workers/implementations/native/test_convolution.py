@@ -182,7 +182,7 @@ def test_taps_that_read_only_padding_are_left_out(
         pytest.param((25, 20), 3, 2, 1280, 64, 2, id="groups"),
     ],
 )
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(4)
 def test_a_launch_sums_the_inputs_that_the_cache_holds(
     native: NativeRunner, isa: str, size: tuple[int, int], kernel: int, apart: int, inputs: int, outputs: int, groups: int,
     chain: str,

@@ -99,7 +99,7 @@ def assert_near(got: np.ndarray[Any, Any], op: Convolution, attr: PrimitiveAttr,
 
 
 @pytest.mark.parametrize(("problem", "chain"), PAIRS)
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(3)
 def test_sums_of_many_inputs_are_right(
     native: NativeRunner, problem: Problem, chain: tuple[str, ...], isa: str
 ) -> None:

@@ -57,7 +57,7 @@ CHAINED = [
 
 
 @pytest.mark.parametrize(("dims", "window", "strides", "dilations", "before", "behind", "chain"), CHAINED)
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(4)
 def test_planes_are_convolved_by_definition(
     dims: tuple[int, ...], window: tuple[int, ...], strides: tuple[int, ...], dilations: tuple[int, ...],
     before: tuple[int, ...], behind: tuple[int, ...], chain: str, isa: str, native: NativeRunner,
@@ -76,7 +76,7 @@ def test_planes_are_convolved_by_definition(
         ((2, 1, 11, 20), (5, 3)),
     ],
 )
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(4)
 def test_several_outputs_of_one_input(
     dims: tuple[int, ...], window: tuple[int, ...], chain: str, isa: str, native: NativeRunner
 ) -> None:

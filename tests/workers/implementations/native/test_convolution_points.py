@@ -45,7 +45,7 @@ def convolution(src: tuple[int, ...], outputs: int, groups: int, strides: tuple[
 
 
 @pytest.mark.parametrize("chain", ["", "relu", "add relu", "relu add"])
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(3)
 def test_points_are_convolved_by_definition(chain: str, isa: str, native: NativeRunner) -> None:
     rng = np.random.default_rng()
     for src, outputs, groups, strides in PROBLEMS:

@@ -49,7 +49,7 @@ def test_taps_overlap_at_any_stride(native: NativeRunner, window: Window) -> Non
 @pytest.mark.parametrize(
     ("channels", "name"), [(Channels(2, 3, 1, 1), "native:depthwise"), (Channels(2, 2, 3, 5), "nested:matmul")]
 )
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(4)
 def test_float64_is_computed_as_such(
     native: NativeRunner, isa: str, window: Window, channels: Channels, name: str
 ) -> None:

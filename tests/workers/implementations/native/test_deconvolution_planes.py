@@ -36,7 +36,7 @@ PROBLEMS = (
 
 
 @pytest.mark.parametrize(("window", "channels"), PROBLEMS, ids=str)
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(3)
 def test_taps_overlap_in_registers(native: NativeRunner, isa: str, window: Window, channels: Channels) -> None:
     problem = case(window, channels)
     assert primitive_desc(problem.op, problem.attr, target_of(isa)).impl_name() == "native:planes"
@@ -47,7 +47,7 @@ def test_taps_overlap_in_registers(native: NativeRunner, isa: str, window: Windo
     native.check(Case("chain", problem.op, args, PrimitiveAttr(steps)), isa)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(4)
 def test_eight_phases_are_computed_at_once(native: NativeRunner, isa: str) -> None:
     problem = case(Window((29, 153), (16, 16), (8, 8), NONE, (4, 3), (4, 6)), Channels(1, 2, 1, 1))
     assert primitive_desc(problem.op, problem.attr, target_of(isa)).impl_name() == "native:planes"

@@ -28,7 +28,7 @@ PROBLEMS = (
 
 
 @pytest.mark.parametrize(("window", "channels"), PROBLEMS, ids=str)
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(3)
 def test_vectors_are_neighbouring_taps(native: NativeRunner, isa: str, window: Window, channels: Channels) -> None:
     problem = case(window, channels)
     assert primitive_desc(problem.op, problem.attr, target_of(isa)).impl_name() == "native:wide"

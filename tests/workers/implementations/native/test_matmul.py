@@ -105,7 +105,7 @@ PLACES = {
 
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("transposed", [False, True])
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(3)
 def test_columns_in_rows_are_packed_by_their_bytes_for_small_caches(
     native: NativeRunner, place: str, transposed: bool, isa: str
 ) -> None:

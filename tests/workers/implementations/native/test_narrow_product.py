@@ -123,7 +123,7 @@ INNER = ((1, "packed"), (1, "columns"), (30, "rows"), (30, "columns"), (4, "pack
         for other, dtype in enumerate(("f16", "bf16"))
     ],
 )
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(3)
 def test_inner_products_read_weights_of_16_bits(
     native: NativeRunner, isa: str, rows: int, layout: str, dtype: str
 ) -> None:

@@ -24,14 +24,14 @@ from tests.workers.native_runner import NativeRunner
 
 
 @pytest.mark.parametrize("case", [*cases("pooling"), *cases("pooling", "blocked")], ids=str)
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(3)
 def test_native_result_is_right(case: Case, isa: str, native: NativeRunner) -> None:
     native.check(case, isa)
 
 
 @pytest.mark.parametrize("dtype", ["f32", "f16", "f64", "s32"])
 @pytest.mark.parametrize("algorithm", ["max", "avg_exclude_padding"])
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(3)
 def test_windows_of_each_type_and_random_size_are_numpys(dtype: str, algorithm: str, native: NativeRunner) -> None:
     rng = np.random.default_rng()
     for stride in drawn((1, 2, 2, 3), 2):
@@ -58,7 +58,7 @@ def test_windows_of_each_type_and_random_size_are_numpys(dtype: str, algorithm: 
 
 @pytest.mark.parametrize("dtype", ["s64", "u64"])
 @pytest.mark.parametrize(("axes", "tag"), [(1, "abc"), (2, "abcd"), (3, "abcde"), (2, "aBcd16b"), (1, "aBc16b")])
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(4)
 def test_maxima_of_64_bit_integers_are_exact(axes: int, tag: str, dtype: str, isa: str, native: NativeRunner) -> None:
     rng = np.random.default_rng()
     for _ in drawn(range(5), 2):
@@ -70,7 +70,7 @@ def test_maxima_of_64_bit_integers_are_exact(axes: int, tag: str, dtype: str, is
 
 @pytest.mark.parametrize("dtype", ["f32", "f64", "u8"])
 @pytest.mark.parametrize("algorithm", ["max", "avg_include_padding", "avg_exclude_padding"])
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(4)
 def test_few_columns_that_move_by_one_without_padding_along_rows(
     algorithm: str, dtype: str, isa: str, native: NativeRunner
 ) -> None:
@@ -99,7 +99,7 @@ def test_few_columns_that_move_by_one_without_padding_along_rows(
 
 
 @pytest.mark.parametrize("algorithm", ["max", "avg_include_padding", "avg_exclude_padding"])
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(4)
 def test_windows_of_two_rows_and_columns_that_move_by_one(algorithm: str, isa: str, native: NativeRunner) -> None:
     """Padded rows of any length and rows of less than 16 windows, in planes and in volumes of planes."""
     rng = np.random.default_rng()
@@ -122,7 +122,7 @@ def test_windows_of_two_rows_and_columns_that_move_by_one(algorithm: str, isa: s
 
 @pytest.mark.parametrize("dtype", ["f32", "f16", "u8"])
 @pytest.mark.parametrize("algorithm", ["max", "avg_include_padding", "avg_exclude_padding"])
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(4)
 def test_few_columns_that_move_by_two_to_four(algorithm: str, dtype: str, isa: str, native: NativeRunner) -> None:
     """Rows of any length, windows that see each other's columns and such that leave some out, up to two deep."""
     rng = np.random.default_rng()
@@ -231,7 +231,7 @@ VOLUMES = [
 
 @pytest.mark.parametrize(("size", "window", "strides", "pad"), VOLUMES)
 @pytest.mark.parametrize("algorithm", ["max", "avg_include_padding", "avg_exclude_padding"])
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(4)
 def test_windows_that_share_slabs_are_those_of_numpy(
     algorithm: str, size: tuple[int, ...], window: tuple[int, ...], strides: tuple[int, ...], pad: int, isa: str,
     native: NativeRunner,

@@ -76,7 +76,7 @@ def described(problem: Problem, threads: int, isa: str | None = None) -> Primiti
 
 
 @pytest.mark.parametrize("problem", PROBLEMS, ids=str)
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(3)
 def test_native_result_is_right_on_every_level(problem: Problem, isa: str, native: NativeRunner) -> None:
     check(problem, isa, native)
 

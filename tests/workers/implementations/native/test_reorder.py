@@ -51,7 +51,7 @@ def test_a_reorder_is_exact(native: NativeRunner, problem: Case, isa: str) -> No
 
 @pytest.mark.parametrize("dst", ["f32", "f64"])
 @pytest.mark.parametrize("dtype", ["u8", "f16", "f32", "f64"])
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(4)
 def test_one_element_of_each_few_is_copied(native: NativeRunner, isa: str, dtype: str, dst: str) -> None:
     for step in range(2, 6):
         for length in (2, 15, 16, 17, 18, 32, 33, 50, 9000):
@@ -175,7 +175,7 @@ def test_two_kernels_serve_every_reorder_of_a_width_with_transposition_and_witho
 @pytest.mark.parametrize(
     "kinds", [("u8", "u8"), ("f16", "f16"), ("f32", "f32"), ("f64", "f64"), ("u8", "f32")], ids=str
 )
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(3)
 def test_channels_beside_one_another_are_taken_apart_and_joined(native: NativeRunner, kinds: tuple[str, str]) -> None:
     rng = np.random.default_rng()
     for channels, tags in itertools.product((2, 3, 4, 5, 8, 15, 18, 19), (("acb", "abc"), ("abc", "acb"))):
@@ -188,7 +188,7 @@ def test_channels_beside_one_another_are_taken_apart_and_joined(native: NativeRu
 
 
 @pytest.mark.parametrize("kinds", [("f32", "f32"), ("u8", "u8"), ("s64", "s64"), ("s32", "s16")], ids=str)
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(3)
 def test_halves_of_short_rows_are_taken_apart(native: NativeRunner, kinds: tuple[str, str]) -> None:
     """Rows of less than a vector, many of them as one loop, of which some are taken within an item of work."""
     for columns, width in itertools.product((2, 3, 4, 5), (3, 4, 5, 7, 14, 15, 17)):

@@ -96,7 +96,7 @@ def test_rows_are_added_up_before_columns_by_cubic_convolution(
 @pytest.mark.parametrize("blocked", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("algorithm", ["linear", "nearest", "cubic"])
 @pytest.mark.parametrize("dtype", ["f64", "s32", "u8", *(pytest.param(each, marks=pytest.mark.slow) for each in RARE)])
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(4)
 def test_other_types_are_rounded_once(
     native: NativeRunner, isa: str, dtype: str, algorithm: str, blocked: bool
 ) -> None:

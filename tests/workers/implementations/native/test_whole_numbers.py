@@ -175,7 +175,7 @@ def test_reductions_are_exact(native: NativeRunner, isa: str, dtype: str, algori
 
 @pytest.mark.parametrize("algorithm", ["max", "min"])
 @pytest.mark.parametrize("dtype", ["s32", "u8", pytest.param("s8", marks=pytest.mark.slow)])
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(3)
 def test_extremes_of_integers_that_saturate_are_exact(
     native: NativeRunner, isa: str, dtype: str, algorithm: str
 ) -> None:

@@ -63,7 +63,7 @@ def test_every_cell_computes_its_equations(runner: Runner, kind: str, number: in
 
 @pytest.mark.parametrize("tag", ["any", ""])
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(3)
 def test_float64_is_computed_as_such_on_the_processor(native: NativeRunner, isa: str, kind: str, tag: str) -> None:
     for number, hidden in ((0, 32), (1, 16), (0, 19), (1, 5)):
         steps, batch, _, layers, direction, states, _ = NETWORKS[number]
@@ -79,7 +79,7 @@ def test_float64_is_computed_as_such_on_the_processor(native: NativeRunner, isa:
 
 @pytest.mark.parametrize("dtype", ["f32", "f64"])
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(3)
 def test_all_steps_of_few_short_sequences_are_one_launch(native: NativeRunner, isa: str, kind: str, dtype: str) -> None:
     for batch, hidden, layers, direction, states, tag in (
         (1, 32, 1, "left2right", False, "any"),
