@@ -128,8 +128,8 @@ def emit_expm1(b: Builder, x: Value) -> Value:
     """Return exp(x) - 1 to 3 ulp for x up to 88, or 709 in float64, near 0 too; NaN stays NaN."""
     if x.type == VD:
         r, exponent = _split_double(b, x)
-        low, high = _double_powers(b, exponent)
-        p = _double_series(b, r)
+        low, high = double_powers(b, exponent)
+        p = double_series(b, r)
         scale = b.fmul(low, high)
         return fma(b, scale, p, b.fsub(scale, constant(1.0, VD)))
     r, n = _split_exp(b, x)
@@ -161,8 +161,8 @@ def _powers_of_two(b: Builder, exponent: Value) -> tuple[Value, Value]:
 def _double_exp(b: Builder, x: Value) -> Value:
     """Return exp(x) of float64 to 1 ulp; NaN stays NaN."""
     r, exponent = _split_double(b, x)
-    p = b.fadd(_double_series(b, r), constant(1.0, VD))
-    for factor in _double_powers(b, exponent):
+    p = b.fadd(double_series(b, r), constant(1.0, VD))
+    for factor in double_powers(b, exponent):
         p = b.fmul(p, factor)
     return p
 
@@ -177,7 +177,7 @@ def _split_double(b: Builder, x: Value) -> tuple[Value, Value]:
     return r, b.fptosi(b.select(number, n, constant(0.0, VD)), VI)
 
 
-def _double_series(b: Builder, r: Value) -> Value:
+def double_series(b: Builder, r: Value) -> Value:
     """Return exp(r) - 1 for |r| below ln2/2."""
     p = constant(_EXP_DOUBLE[0], VD)
     for c in _EXP_DOUBLE[1:]:
@@ -185,7 +185,7 @@ def _double_series(b: Builder, r: Value) -> Value:
     return fma(b, p, b.fmul(r, r), r)
 
 
-def _double_powers(b: Builder, exponent: Value) -> tuple[Value, Value]:
+def double_powers(b: Builder, exponent: Value) -> tuple[Value, Value]:
     """Return 2**n as two float64: n reaches 1024 and -1076."""
     half = b.ashr(exponent, _ints(1))
     bias, place = _longs(1023), _longs(52)

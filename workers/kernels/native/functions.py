@@ -208,9 +208,9 @@ def _mish(b: Builder, x: Value, alpha: Value, beta: Value) -> Value:
 
 
 def _pow(b: Builder, x: Value, alpha: Value, beta: Value) -> Value:
-    """Return alpha x**beta; in float64 the power is the C library's. Cubes, which networks have, are products."""
+    """Return alpha x**beta. Cubes of float32, which networks have, are products."""
     if x.type == VD:
-        return b.fmul(alpha, each(b, "pow", x, beta))
+        return emit_power(b, x, beta, alpha)
     power, factor = (b.extract_element(each, I32(0)) for each in (beta, alpha))
     is_cube = b.and_(b.fcmp_ordered("==", power, F32(3.0)), b.fcmp_ordered("==", factor, F32(1.0)))
     with b.if_else(is_cube) as (of_cube, of_others):
@@ -302,7 +302,7 @@ BINARY: Final[dict[str, Callable[[Builder, Value, Value], Value]]] = {
     "div": lambda b, x, y: b.fdiv(x, y),
     "max": larger,
     "min": smaller,
-    "pow": lambda b, x, y: each(b, "pow", x, y) if x.type == VD else emit_power(b, x, y, constant(1.0)),
+    "pow": lambda b, x, y: emit_power(b, x, y, constant(1.0, x.type)),
     "prelu": lambda b, x, y: b.select(b.fcmp_ordered(">", x, constant(0.0, x.type)), x, b.fmul(x, y)),
 }
 

@@ -1,4 +1,4 @@
-"""Powers of vectors: the exponent is computed in float64, for which float32 would lose a bit for each of its own."""
+"""Powers of vectors. The exponent of float32 is computed in float64: float32 would lose a bit for each of its own."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ from typing import Final
 
 import llvmlite.ir as ir
 
+from .double_power import emit_double_power
+from .sines import each
 from .vec import (
     I16,
     I32,
+    I64,
     LANES,
     VD,
     VF,
@@ -33,38 +36,52 @@ _EXP2: Final = (
     1.535336188319500e-4, 1.339887440266574e-3, 9.618437357674640e-3, 5.550332471162809e-2, 2.402264791363012e-1,
     6.931472028550421e-1, 1.0,
 )  # fmt: skip
-_LARGEST: Final = 3.4028234663852886e38
-#: The bits of float32: sqrt(0.5), infinity, the sign.
+#: The bits of sqrt(0.5).
 _ROOT_BITS: Final = 0x3F3504F3
-_INFINITY_BITS: Final = 0x7F800000
-_SIGN_BIT: Final = 1 << 31
+#: Of float32 and float64: integers of their bits, an exponent at which every power but that of 1 is 0 or infinity and whose
+#: product with a logarithm is finite, the bits of infinity, and the sign.
+_FORMATS: Final = (
+    (VI, 3.4028234663852886e38, 0x7F800000, 1 << 31),
+    (ir.VectorType(I64, LANES), 1e300, 0x7FF << 52, 1 << 63),
+)
+#: Levels with fused products.
+_FUSED: Final = ("x86-64-v3", "x86-64-v4")
 #: The operand of AVX-512 instructions that rounds as the processor is set.
 _ROUND_AS_SET: Final = 4
 
 
 def emit_power(b: Builder, x: Value, y: Value, factor: Value) -> Value:
-    """Return factor * x**y to 2 ulp, with 2**(y log2 x); special values as C's pow has them.
+    """Return factor * x**y to 2 ulp; special values as C's pow has them.
 
-    The factor comes before the power of two: only the result may overflow.
+    In float32 it is 2**(y log2 x), and the factor comes before the power of two: only the result may overflow. In float64 on a
+    level without FMA the power is the C library's.
     """
+    kind = x.type
+    if kind == VD and isa_of(b) not in _FUSED:
+        return b.fmul(factor, each(b, "pow", x, y))
+    zero, one = constant(0.0, kind), constant(1.0, kind)
+    whole, largest, infinity_bits, sign_bit = _FORMATS[kind == VD]
     size = apply(b, "fabs", x)
-    half = b.fmul(y, constant(0.5))
+    half = b.fmul(y, constant(0.5, kind))
     is_whole = b.fcmp_ordered("==", apply(b, "rint", y), y)
     is_odd = b.and_(is_whole, b.fcmp_ordered("!=", apply(b, "rint", half), half))
-    sign = b.and_(b.bitcast(x, VI), _ints(_SIGN_BIT))
-    signed = b.select(is_odd, b.bitcast(b.xor(b.bitcast(factor, VI), sign), VF), factor)
+    sign = b.and_(b.bitcast(x, whole), _same(whole, sign_bit))
+    signed = b.select(is_odd, b.bitcast(b.xor(b.bitcast(factor, whole), sign), kind), factor)
     # A finite exponent, so that its product with the logarithm of 1 is 0.
-    limited = maximum(b, constant(-_LARGEST), minimum(b, constant(_LARGEST), y))
-    power = _exp2(b, b.fmul(b.fpext(limited, VD), _log2(b, size)), signed)
-    root_of_negative = b.and_(b.fcmp_ordered("<", x, constant(0.0)), b.not_(is_whole))
-    power = b.select(root_of_negative, constant(math.nan), power)
+    limited = maximum(b, constant(-largest, kind), minimum(b, constant(largest, kind), y))
+    if kind == VD:
+        power = b.fmul(emit_double_power(b, size, limited), signed)
+    else:
+        power = _exp2(b, b.fmul(b.fpext(limited, VD), _log2(b, size)), signed)
+    root_of_negative = b.and_(b.fcmp_ordered("<", x, zero), b.not_(is_whole))
+    power = b.select(root_of_negative, constant(math.nan, kind), power)
     # Powers of 0, infinity and NaN are 0, infinity or NaN.
-    logarithm = b.select(b.fcmp_ordered("==", size, constant(0.0)), constant(-math.inf), size)
-    special = b.fmul(maximum(b, constant(0.0), b.fmul(logarithm, y)), signed)
-    before = b.sub(b.bitcast(size, VI), _ints(1))
-    power = b.select(b.icmp_unsigned("<", before, _ints(_INFINITY_BITS - 1)), power, special)
-    one = b.or_(b.fcmp_ordered("==", y, constant(0.0)), b.fcmp_ordered("==", x, constant(1.0)))
-    return b.select(one, factor, power)
+    logarithm = b.select(b.fcmp_ordered("==", size, zero), constant(-math.inf, kind), size)
+    special = b.fmul(maximum(b, zero, b.fmul(logarithm, y)), signed)
+    before = b.sub(b.bitcast(size, whole), _same(whole, 1))
+    power = b.select(b.icmp_unsigned("<", before, _same(whole, infinity_bits - 1)), power, special)
+    is_one = b.or_(b.fcmp_ordered("==", y, zero), b.fcmp_ordered("==", x, one))
+    return b.select(is_one, factor, power)
 
 
 def _log2(b: Builder, size: Value) -> Value:
@@ -111,4 +128,8 @@ def _exp2(b: Builder, exponent: Value, factor: Value) -> Value:
 
 
 def _ints(value: int) -> ir.Constant:
-    return ir.Constant(VI, [value] * LANES)
+    return _same(VI, value)
+
+
+def _same(kind: ir.Type, value: int) -> ir.Constant:
+    return ir.Constant(kind, [value] * LANES)

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from poolrt.workers.desc import Arg, Binary, Eltwise, MemoryDesc, PostOp, PrimitiveAttr, post_op_src
+from poolrt.workers.implementations.primitive_desc import primitive_desc
 from tests.workers.cases import Case, cases
+from tests.workers.levels import target_of
 from tests.workers.native_runner import NativeRunner
 
 SLOW = pytest.mark.slow
@@ -53,3 +55,26 @@ def test_powers_of_every_type_alone_and_as_a_post_op(native: NativeRunner, isa: 
     attr = PrimitiveAttr((PostOp("binary", "pow", src1=md), PostOp("eltwise", "linear", 2.0, 0.0)))
     args = {Arg.SRC: base, post_op_src(0): exponent}
     native.check(Case("", Eltwise(md, md, "abs"), args, attr, rtol=rtol), isa)
+
+
+def test_powers_of_float64_are_within_two_units_of_exact_ones(native: NativeRunner, isa: str) -> None:
+    """Given bases of every size, near 1 and below the normal numbers, and results down to these."""
+    rng, count = np.random.default_rng(), 3000
+    sizes = [
+        np.exp2(rng.uniform(-1074, 1024, count)),
+        1.0 + rng.standard_normal(count) * np.exp2(rng.uniform(-52, -1, count)),
+    ]
+    base = np.concatenate([*sizes, np.abs(rng.standard_normal(count))])
+    base[::7] *= -1
+    with np.errstate(all="ignore"):
+        exponent = rng.uniform(-1080, 1030, base.size) / np.log2(np.abs(base))
+        exponent[::7] = np.rint(exponent[::7])
+        want = np.power(base.astype(np.longdouble), exponent.astype(np.longdouble))
+        md = MemoryDesc(base.shape, "f64")
+        pd = primitive_desc(Binary(md, md, md, "pow"), PrimitiveAttr(), target_of(isa))
+        assert pd.impl_name() == "native:binary"
+        got = native.results(pd, {Arg.SRC: base, Arg.SRC_1: exponent})[Arg.DST]
+        rounded = want.astype(np.float64)
+        error = np.abs(got.astype(np.longdouble) - want) / np.spacing(np.abs(rounded)).astype(np.longdouble)
+    same = (got == rounded) | (np.isnan(got) & np.isnan(rounded))
+    assert (same | (error < 2)).all(), (base[~same & ~(error < 2)], exponent[~same & ~(error < 2)])
