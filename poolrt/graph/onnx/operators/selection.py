@@ -119,7 +119,7 @@ def compress(call: NodeCall) -> Operand:
         return m.take(data, places, axis)
     given = m.value(m.slice(condition, [0], [size], [0], [1]))
     chosen, count = m.graph.non_zero(given, dtype="int32" if size < 1 << 31 else "int64", name=m.name("places"))
-    result = m.graph.gather(m.value(data), m.value(m.reshape(chosen, (size,))), axis, name=call.name)
+    result = m.graph.gather(m.value(data), m.value(m.reshape(chosen, shape_of(given))), axis, name=call.name)
     call.bounds.note(result, Bound(axis, count))
     return result
 

@@ -137,6 +137,20 @@ def test_places_and_different_elements_are_counted(runner: Callable[[Graph], Run
         check(model, [feeds, {**feeds, "x": np.ones_like(x), "row": np.array([-1, -1], np.float32)}], runner)
 
 
+def test_a_condition_may_be_shorter_than_what_it_chooses_from(runner: Callable[[Graph], Run]) -> None:
+    x = np.random.default_rng().standard_normal((3, 2), np.float32)
+    feeds = {"x": x, "row": np.array([1, -1, 1, -1, 1], np.float32), "one": np.ones(1, np.float32)}
+    nodes = [
+        helper.make_node("Greater", ["row", "zero"], ["above"]),
+        helper.make_node("Greater", ["one", "zero"], ["first"]),
+        helper.make_node("Compress", ["x", "above"], ["elements"]),
+        helper.make_node("Compress", ["x", "first"], ["rows"], axis=0),
+    ]
+    model = model_of(nodes, feeds, ["elements", "rows"], {"zero": np.array(0, np.float32)})
+    none = {**feeds, "row": -np.ones(5, np.float32), "one": -feeds["one"]}
+    assert check(model, [feeds, none], runner) == [(3,), (0,)]
+
+
 @pytest.mark.parametrize(
     ("nodes", "reason"),
     [
