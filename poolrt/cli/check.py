@@ -42,11 +42,11 @@ examples:
   poolrt check --operators                the operators that poolrt has
 
 --json prints model, runs, unsupported: [{operator, reason, node, count, missing}], for a model that sessions cut into stages
-first_stage: [tensor] and stages: [{nodes, operators, ends_with, waits_for, course, error, plan: {steps}}], and for a model that
-runs engine,
-threads, nodes, inputs: [{name, dtype, shape, declared}], outputs, operators: {operator: nodes}, data_types: {type: tensors},
-memory: {weights, arena, workspace, scratchpad} in bytes, steps: [{operation, implementation, engine, count}], fused (nodes
-that share a step), folded, removed, views: [{name, operator}], references: [step], expanded: {operator: nodes}
+first_stage: [tensor] and stages: [{nodes, operators, ends_with, waits_for, course, draws, error, plan: {steps}}], and for a
+model that runs engine, threads, nodes, inputs: [{name, dtype, shape, declared}], outputs, operators: {operator: nodes},
+data_types: {type: tensors}, memory: {weights, arena, workspace, scratchpad} in bytes, steps: [{operation, implementation,
+engine, count}], fused (nodes that share a step), folded, removed, views: [{name, operator}], references: [step],
+expanded: {operator: nodes}
 """
 
 

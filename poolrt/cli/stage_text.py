@@ -62,6 +62,8 @@ def _how(stage: ListedStage) -> str:
         return f"{steps} step{'s' * (steps != 1)} a run"
     if stage.course:
         return f"{stage.course}, which a run takes {'by its branch' if stage.course == 'If' else 'pass by pass'}"
+    if stage.draws:
+        return f"{stage.draws}, which draws numbers in each run"
     if stage.error:
         return f"no plan: {stage.error}"
     return f"a run makes its plan, when it knows {some(stage.waits_for)}"
@@ -75,6 +77,7 @@ def _object(stage: ListedStage, plan_object: Callable[[ExplainedPlan], dict[str,
         "ends_with": list(stage.ends_with),
         "waits_for": list(stage.waits_for),
         "course": stage.course,
+        "draws": stage.draws,
         "error": stage.error,
         **plan,
     }

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from .options import ExecutionMode, ExecutionOrder, GraphOptimizationLevel, RunOptions, SessionOptions
     from .ort_value import OrtDevice, OrtValue
     from .providers import get_all_providers, get_available_providers, get_device
+    from .random_streams import set_seed
     from .session import InferenceSession
     from .signature import ModelMetadata, NodeArg
 
@@ -50,6 +51,7 @@ _HOMES: Final = {
     **dict.fromkeys(("OrtDevice", "OrtValue"), ".ort_value"),
     "IOBinding": ".binding",
     "InferenceSession": ".session",
+    "set_seed": ".random_streams",
 }
 
 
@@ -58,10 +60,6 @@ def get_version_string() -> str:
     from poolrt.version import VERSION
 
     return VERSION
-
-
-def set_seed(seed: int) -> None:
-    """Do nothing: no operator of poolrt draws random numbers."""
 
 
 def __getattr__(name: str) -> Any:

@@ -11,6 +11,7 @@ from poolrt.cachestore.deferred_dataclass import dataclass, field
 from poolrt.graph.onnx.element_types import number_of
 from poolrt.graph.onnx.model_file import onnx_package, tensor
 from poolrt.graph.onnx.node_order import in_order
+from poolrt.graph.onnx.operators.random_numbers import draws
 from poolrt.graph.onnx.scope import names_read
 
 from .strings import DOMAINS, STRING, find_strings, stored_strings, string_tensor
@@ -81,13 +82,12 @@ class Body:
 
     @cached_property
     def fixed(self) -> frozenset[int]:
-        """The nodes that read constants alone, but no strings: every part that needs them computes them."""
+        """The nodes that read constants alone, but no strings, and draw nothing: every part that needs them computes them."""
         found: set[int] = set()
         _, of_strings = find_strings(self.nodes, self._stored_strings)
         for number, names in enumerate(self.reads):
-            if number not in of_strings and all(
-                name in self.constants or self.maker.get(name) in found for name in names
-            ):
+            known = all(name in self.constants or self.maker.get(name) in found for name in names)
+            if known and number not in of_strings and not draws(self.nodes[number]):
                 found.add(number)
         return frozenset(found)
 

@@ -23,6 +23,7 @@ from .ort_value import OrtValue
 from .plans import LocalPlans, Plans, PoolPlans, count_threads
 from .profiling import Profile
 from .providers import check_providers, get_available_providers
+from .random_streams import seed_of_process
 from .session_model import SessionModel
 from .signature import ModelMetadata, NodeArg, Port, tensor_type
 from .stages import Stages
@@ -101,7 +102,7 @@ class InferenceSession:
                 shared = settings.constant_files_arguments()
                 files = ConstantFiles(**shared) if shared else None
                 self._plans = LocalPlans(self._model, engine, stream, threads, optimize, bound, cache, files)
-            self._stages = Stages(self._model, self._plans, self._level <= 20)
+            self._stages = Stages(self._model, self._plans, self._level <= 20, seed_of_process())
             kinds = {port.name: port.dtype for port in self._model.outputs}
             plain = all(kind is not None and kind.kind in "biuf" for kind in kinds.values())
             #: The types of outputs if a run may be repeated as it was: it is no stage of a run, and nothing is measured.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from poolrt.cachestore.deferred_dataclass import dataclass
 from poolrt.graph.errors import ModelError, UnsupportedNode
+from poolrt.graph.onnx.operators.random_numbers import draws
 from poolrt.graph.onnx.ports import known_input, open_input
 from poolrt.model_check import ModelCheck, check_model
 from poolrt.settings import Settings
@@ -27,7 +28,8 @@ class ListedStage:
     """A stage: its nodes by operator, and the tensors with which it ends.
 
     ``check`` is its plan. If that is None, ``waits_for`` names tensors whose sizes or values only a run knows, or ``course`` is
-    the If, Loop or Scan that a run takes branch by branch or pass by pass, or ``error`` is why sessions have no plan for it.
+    the If, Loop or Scan that a run takes branch by branch or pass by pass, or ``draws`` the operator by which a run draws random
+    numbers, or ``error`` is why sessions have no plan for it.
     """
 
     operators: Mapping[str, int]
@@ -35,6 +37,7 @@ class ListedStage:
     check: ModelCheck | None = None
     waits_for: tuple[str, ...] = ()
     course: str = ""
+    draws: str = ""
     error: str = ""
 
 
@@ -61,7 +64,7 @@ def list_stages(
     asked = error.asked if isinstance(error, UnsupportedNode) else ()
     found = _Listing(settings, given, sizes).list(model.whole_part())
     # A session makes plans for values that it is given: the model is not cut for them alone.
-    return () if len(found) == 1 and (asked or not found[0].course) else tuple(found)
+    return () if len(found) == 1 and (asked or not (found[0].course or found[0].draws)) else tuple(found)
 
 
 class _Listing:
@@ -102,7 +105,7 @@ class _Listing:
             asked = error.asked if isinstance(error, UnsupportedNode) else ()
             if asked and not _is_late_loop(part, error):
                 return ListedStage(*about, waits_for=tuple(asked))
-            return self._cut(part, error) or self._course(part, about, error)
+            return self._cut(part, error) or self._without_plan(part, about, error)
         self._sizes.update({name: dims for name, dims in graph.outputs.items() if name not in graph.cuts})
         return ListedStage(*about, check=check_model(graph, settings=self._settings))
 
@@ -112,10 +115,15 @@ class _Listing:
             return None
         return part.cut(stop, self._label)
 
-    def _course(self, part: Part, about: tuple[dict[str, int], tuple[str, ...]], error: ModelError) -> ListedStage:
+    def _without_plan(
+        self, part: Part, about: tuple[dict[str, int], tuple[str, ...]], error: ModelError
+    ) -> ListedStage:
         node = part.only
-        if node is not None and node.op_type in COURSES and stopped_at(error):
-            return ListedStage(*about, course=str(node.op_type))
+        if node is not None and stopped_at(error):
+            if node.op_type in COURSES:
+                return ListedStage(*about, course=str(node.op_type))
+            if draws(node):
+                return ListedStage(*about, draws=str(node.op_type))
         return ListedStage(*about, error=str(error))
 
     def _label(self) -> str:

@@ -24,6 +24,7 @@ from .errors import InvalidGraph, not_implemented
 from .logs import LOG
 from .options import SessionOptions
 from .parts import Body, Part
+from .random_nodes import RandomNode, find_random_node
 from .session_model import SessionModel
 from .string_nodes import StringNodes
 from .strings import number_of_array
@@ -67,7 +68,7 @@ class Stage:
     part: Whole | Part
     is_late: bool = False
     values: frozenset[str] = frozenset()
-    after: tuple[Stage, Stage] | Course | StringNodes | None = None
+    after: tuple[Stage, Stage] | Course | RandomNode | StringNodes | None = None
     is_settled: bool = False
     passed: tuple[str, ...] = ()
 
@@ -75,11 +76,12 @@ class Stage:
 class Stages:
     """Runs a model on inputs of any sizes, in one stage if the import allows it. Threads may run at once."""
 
-    def __init__(self, model: SessionModel, plans: Plans, is_verbose: bool) -> None:
-        """``is_verbose``: the log names what is found out about a model."""
+    def __init__(self, model: SessionModel, plans: Plans, is_verbose: bool, seed: int | None = None) -> None:
+        """``is_verbose``: the log names what is found out about a model. ``seed`` is that of nodes which have none."""
         self._model = model
         self._plans = plans
         self._is_verbose = is_verbose
+        self._seed = seed
         self._lock = freed_in_children(threading.RLock())
         self._labels = 0
         self._whole = Stage(model.whole_part() if model.has_strings else Whole(model))
@@ -206,12 +208,12 @@ class Stages:
         node = stage.part.node_of(stop) if isinstance(stage.part, Part) and stop else None
         return node is not None and node.op_type in COURSES and node.op_type != "If"
 
-    def _cut(self, stage: Stage, stop: str) -> tuple[Stage, Stage] | Course | None:
+    def _cut(self, stage: Stage, stop: str) -> tuple[Stage, Stage] | Course | RandomNode | None:
         part = self._model.whole_part() if isinstance(stage.part, Whole) else stage.part
         pair = part.cut(stop, self._label)
         if pair is not None:
             return Stage(pair[0], stage.is_late), Stage(pair[1], True)
-        return find_course(part, self._start)
+        return find_course(part, self._start) or find_random_node(part, self._start, self._seed)
 
     def _start(self, body: Body, outputs: Sequence[str]) -> Compute:
         """Return what computes outputs of the body of a branch."""
