@@ -92,10 +92,11 @@ def node_tests_of(*modules: str) -> list[Any]:
         known = {each.name for each in node._NodeTestCases}
         for module in modules:
             import_module(f"onnx.backend.test.case.node.{module}")
-    return [each for each in node._NodeTestCases if each.name not in known or _module_of(each) in modules]
+    operators = {module.replace("_", "") for module in modules}
+    return [each for each in node._NodeTestCases if each.name not in known or _operator_of(each) in operators]
 
 
-def _module_of(case: Any) -> str:
+def _operator_of(case: Any) -> str:
     return case.model.graph.node[0].op_type.lower() if case.model.graph.node else ""
 
 
