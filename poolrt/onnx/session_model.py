@@ -12,6 +12,7 @@ from poolrt.graph.errors import ModelError, UnsupportedNode
 from poolrt.graph.onnx.element_types import GRAPH_TYPES
 from poolrt.graph.onnx.importer import find_missing, import_model
 from poolrt.graph.onnx.model_file import ModelFile, read_model
+from poolrt.graph.onnx.scope import names_read
 from poolrt.settings import Settings
 
 from .errors import InvalidArgument, InvalidGraph, InvalidProtobuf, NoSuchFile, as_session_errors, not_implemented
@@ -66,6 +67,7 @@ class SessionModel:
                 raise not_implemented(UnsupportedNode(port.name, "input", 0, reason))
         with as_session_errors():
             find_missing(self._file, OF_STRINGS if self.has_strings else ())
+            _drop_unused(proto.graph)
             if self.has_strings:
                 self._check_strings()
 
@@ -179,6 +181,24 @@ def inline_functions(proto: Any) -> Any:
     from onnx import inliner
 
     return inliner.inline_local_functions(proto)
+
+
+def _drop_unused(graph: Any) -> None:
+    """Remove the nodes that no output needs: a model is cut for none of them."""
+    makers: dict[str, list[int]] = {}
+    for number, node in enumerate(graph.node):
+        for name in node.output:
+            makers.setdefault(name, []).append(number)
+    needed: set[int] = set()
+    left = [each.name for each in graph.output]
+    while left:
+        for number in makers.pop(left.pop(), ()):
+            if number not in needed:
+                needed.add(number)
+                left += names_read([graph.node[number]])
+    for number in reversed(range(len(graph.node))) if len(needed) < len(graph.node) else ():
+        if number not in needed:
+            del graph.node[number]
 
 
 def _read(source: Any) -> ModelFile:

@@ -151,6 +151,17 @@ def test_an_output_in_the_memory_of_an_input_is_written_when_no_stage_reads_it(c
     np.testing.assert_allclose(binding.copy_outputs_to_cpu()[1], wanted, rtol=1e-4, atol=1e-4)
 
 
+def test_nodes_that_no_output_needs_cut_no_model(cache: PrimitiveProvider) -> None:
+    source, feeds = KINDS["chosen_rows"](np.random.default_rng())
+    source.graph.node.extend([node("Relu", ["x"], ["r"]), node("Mul", ["r", "r"], ["kept"])])
+    del source.graph.output[:]
+    source.graph.output.append(onnx.ValueInfoProto(name="kept"))
+    source.graph.output[0].type.tensor_type.elem_type = FLOAT
+    found, expected = session(source, cache), rival(source)
+    check(found, expected, next(feeds))
+    assert found._stages.cuts() == []
+
+
 def test_the_number_of_stages_is_bounded(cache: PrimitiveProvider, monkeypatch: pytest.MonkeyPatch) -> None:
     random = np.random.default_rng()
     source, feeds = KINDS["nested"](random)
