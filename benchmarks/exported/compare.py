@@ -1,9 +1,10 @@
 """Compare exported networks in poolrt with ONNX Runtime: ``python benchmarks/exported/compare.py FOLDER [WORD ...]``.
 
 ``FOLDER`` has the files that ``export.py`` writes; with words, only files whose names contain one of them are compared.
-Each line has the largest error, relative to the largest expected value, of an Executor (and with ``--pool`` of a pool), the
-time to load (import and compilation) beside ONNX Runtime's, and the ratio of processor times of a run on one thread: above
-1, poolrt takes less. The runs of both alternate in one process. Ends with 1 if a network is not supported or wrong.
+Each line has the largest error, relative to the largest expected value, of an Executor (and with ``--pool`` of a pool), or of a
+session for a network that no single plan computes; the time to load (import and compilation) beside ONNX Runtime's; and the
+ratio of processor times of a run on one thread: above 1, poolrt takes less. The runs of both alternate in one process. Ends with
+1 if a network is not supported or wrong.
 
 Boxes that NonMaxSuppression chooses are in the order of their scores, and scores are sums in float32. Rows of such an output
 may change places only if their scores differ by less than the tolerance, 1e-4 of the larger one; the scores are those that
@@ -19,6 +20,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,6 +29,7 @@ import onnxruntime
 from choices import Choice, choices_of
 
 import poolrt
+import poolrt.onnx
 
 MOST_ERROR: Final = 1e-4
 Arrays = dict[str, np.ndarray[Any, Any]]
@@ -104,6 +107,23 @@ def processor_seconds(run: Callable[[], object], least: float) -> float:
     return now / calls
 
 
+def graph_of(path: Path, feeds: Arrays) -> poolrt.Graph | None:
+    """Return the graph for these inputs; None if it cannot be imported, and then a session may run it in stages."""
+    try:
+        return poolrt.load_onnx(path, shapes={name: each.shape for name, each in feeds.items()})
+    except poolrt.ModelError:
+        return None
+
+
+def runs_of(path: Path, feeds: Arrays, pool: poolrt.Pool | None) -> Callable[[], Arrays]:
+    """Return the runs of a session on one thread, or on a pool. Raises poolrt.ModelError with the reason if it has none."""
+    options = poolrt.onnx.SessionOptions()
+    options.intra_op_num_threads = 1
+    session = poolrt.onnx.InferenceSession(path, options, pool=pool)
+    names = [each.name for each in session.get_outputs()]
+    return lambda: dict(zip(names, session.run(names, feeds), strict=True))
+
+
 def compare(path: Path, pool: poolrt.Pool | None, rounds: int, at_most: float) -> bool:
     """Print the line of one file; return whether it is supported, right and fast enough."""
     start = time.perf_counter()
@@ -114,10 +134,10 @@ def compare(path: Path, pool: poolrt.Pool | None, rounds: int, at_most: float) -
     expected: Arrays = dict(zip(wanted, session.run(wanted, feeds), strict=True))
     start = time.perf_counter()
     try:
-        graph = poolrt.load_onnx(path, shapes={name: each.shape for name, each in feeds.items()})
+        graph = graph_of(path, feeds)
         imported = time.perf_counter() - start
-        executor = poolrt.Executor(graph)
-        found = executor.run(**feeds)
+        run = runs_of(path, feeds, None) if graph is None else partial(poolrt.Executor(graph).run, **feeds)
+        found = run()
     except poolrt.ModelError as error:
         print(f"{path.stem}: REFUSED: {error}", flush=True)
         return False
@@ -128,20 +148,22 @@ def compare(path: Path, pool: poolrt.Pool | None, rounds: int, at_most: float) -
     choices = choices_of(path, feeds)
     judged = [error_of(found, expected, choices)]
     if pool is not None:
-        judged.append(error_of(pool.load(graph).run(**feeds), expected, choices))
+        there = runs_of(path, feeds, pool) if graph is None else partial(pool.load(graph).run, **feeds)
+        judged.append(error_of(there(), expected, choices))
     errors, moved = zip(*judged, strict=True)
-    rivals = {"here": lambda: executor.run(**feeds), "there": lambda: session.run(wanted, feeds)}
+    rivals: dict[str, Callable[[], object]] = {"here": run, "there": lambda: session.run(wanted, feeds)}
     times: dict[str, list[float]] = {name: [] for name in rivals}
     for _ in range(rounds):
-        for name, run in rivals.items():
-            times[name].append(processor_seconds(run, at_most))
-    here, there = (statistics.median(times[name]) if rounds else float("nan") for name in rivals)
+        for name, each in rivals.items():
+            times[name].append(processor_seconds(each, at_most))
+    mine, theirs = (statistics.median(times[name]) if rounds else float("nan") for name in rivals)
     right = max(errors) <= MOST_ERROR
     print(
         f"{path.stem}: {'right' if right else 'WRONG'} {' '.join(f'{each:.1e}' for each in errors)}, "
         f"import {imported:.2f} s, load {loaded:.2f} s (ONNX Runtime {their_load:.2f} s), "
-        f"run {here * 1e3:.3f} ms, ratio {there / here:.2f}"
-        + (f", {max(moved)} rows changed places" if choices else ""),
+        f"run {mine * 1e3:.3f} ms, ratio {theirs / mine:.2f}"
+        + (f", {max(moved)} rows changed places" if choices else "")
+        + (", by a session" if graph is None else ""),
         flush=True,
     )
     return right
