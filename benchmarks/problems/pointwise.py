@@ -36,7 +36,7 @@ def eltwise_of(name: str, alpha: float, beta: float) -> Callable[[Graph, Value],
 
 
 def binaries() -> Iterator[Problem]:
-    """Yield sums of two inputs of one shape, and sums and products with a row, a channel and a scalar."""
+    """Yield sums of two inputs of one shape, sums and products with a row, a channel and a scalar, and powers."""
     for dims in ((128, 768), (1, 256, 56, 56), (1, 1024)):
         yield Problem("binary", "add", dims, lambda g, x, y: g.binary(x, y, "add"), "Add", inputs=2)
     for name, node, dims, shape in (
@@ -48,6 +48,10 @@ def binaries() -> Iterator[Problem]:
         title = f"{name} of {'x'.join(map(str, shape))} to"
         build = _binary(name, other)
         yield Problem("binary", title, dims, build, node, (other,))
+    for dims, shape in (((64, 1024), (64, 1024)), ((768, 768), (768,))):
+        exponents = np.rint(2.0 * normals(*shape))
+        title = f"power by {'x'.join(map(str, shape))} of"
+        yield Problem("binary", title, dims, _binary("pow", exponents), "Pow", (exponents,), near=1e-6)
 
 
 def _binary(name: str, other: Array) -> Callable[[Graph, Value], Value]:
