@@ -13,7 +13,7 @@ from ..execution.stamps import stamp
 from ..memory.buffer import Buffer
 from ..threadpools.interface import Region
 from ..threadpools.jobs import Jobs
-from ..threadpools.regions import PackedRegions
+from ..threadpools.regions import FEW, PackedRegions
 from ..threadpools.sequential import SequentialPool
 from .execution_plan import ExecutionPlan, PlaceKind
 from .locations import HostMemory, Location
@@ -114,6 +114,9 @@ class CpuBackend:
 
     def _bound(self, primitive: int, addresses: Mapping[int, int | None]) -> BoundPrimitive:
         jobs = Jobs.on(self._pool)
+        # Threads are awake amid other regions. A few are called on this thread, which takes less time than to submit them.
+        if self._pool.runs_in_place and len(self._plan.steps) > FEW:
+            jobs = jobs._replace(amid_others=True)
         return BoundPrimitive(self._primitives[primitive], addresses, self._scratchpad.address, jobs)
 
     def _regions(

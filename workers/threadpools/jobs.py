@@ -2,8 +2,9 @@
 
 Each thread has one job, or fewer threads have one if the work is short. On a pool that balances jobs each of several
 threads has more than one, so that the other threads can take those of a thread that is held up. If possible, the number
-of jobs is a multiple of the threads. A primitive's attribute `jobs`, or else the number that is set for the process, is
-used instead of what follows from the pool; short work still gets fewer.
+of jobs is a multiple of the threads. Amid other regions, whose threads are awake, each thread may have a job of half the
+shortest. A primitive's attribute `jobs`, or else the number that is set for the process, is used instead of what follows
+from the pool; short work still gets fewer.
 """
 
 from __future__ import annotations
@@ -24,13 +25,15 @@ _BALANCED: Final = 4
 class Jobs(NamedTuple):
     """The number of threads, the most jobs for each, and the shortest job that is worth a thread of its own.
 
-    ``number``, if it is not 0, is used instead of the first two.
+    ``number``, if it is not 0, is used instead of the first two. For a region ``amid_others``, half the shortest job is
+    worth a thread.
     """
 
     threads: int
     each: int = 1
     least_ns: int = 0
     number: int = 0
+    amid_others: bool = False
 
     @classmethod
     def on(cls, pool: ThreadpoolInterface, number: int = 0) -> Jobs:
@@ -48,6 +51,8 @@ class Jobs(NamedTuple):
             worth = 1
         elif worth >= self.threads:
             worth = self.threads * min(self.each, worth // self.threads)
+        elif self.amid_others and self.least_ns:
+            worth = max(1, min(self.threads, 2 * nanoseconds // self.least_ns))
         return max(1, min(work, worth))
 
 

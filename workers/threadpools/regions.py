@@ -19,7 +19,7 @@ SHARE: Final = 256
 #: A time of a next trial that never comes.
 _NEVER: Final = 1 << 62
 #: Regions that a thread calls at 1 us each, in place of 5 us for submitting any number of them.
-_FEW = 4
+FEW: Final = 4
 
 
 class PackedRegions(Sequence[Region]):
@@ -33,7 +33,7 @@ class PackedRegions(Sequence[Region]):
         self._blobs = [(ctypes.c_int64 * len(region.blobs))(*region.blobs) for region in self._regions]
         self._failed = (ctypes.c_int64 * count)()
         #: Whether these are a few regions of one task each, which are called in less time than a queue takes for them.
-        self.is_serial = count <= _FEW and all(len(blobs) == 1 for blobs in self._blobs)
+        self.is_serial = count <= FEW and all(len(blobs) == 1 for blobs in self._blobs)
         #: Where a kernel that is called writes its status, and the address of an error behind it.
         self._room = (ctypes.c_int64 * 8)()
         self.status = ctypes.addressof(self._room)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import mmap
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from typing import Any, Final
 
@@ -14,6 +14,7 @@ import pytest
 from poolrt import DeviceContext, Engine, Executor, Graph, NativePool, Stream, StreamAttr, set_default_jobs
 from poolrt.inprocess.device_context import InstanceKey
 from poolrt.workers.primitives.provider import PrimitiveProvider
+from poolrt.workers.threadpools.interface import Region
 from poolrt.workers.threadpools.threads import ThreadsPool
 from tests.workers.compiled import region_loop
 
@@ -201,6 +202,33 @@ def test_a_synchronous_pool_takes_the_short_path_outside_of_its_tasks(cache: Pri
         assert found == [False, True]
         check(executor, drawn(), drawn())
         assert is_repeated(executor, drawn(), drawn())
+
+
+@pytest.mark.parametrize(("steps", "jobs"), [(4, 1), (5, 2)])
+def test_a_step_of_10_us_is_cut_amid_many_others(
+    cache: PrimitiveProvider, steps: int, jobs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cut: list[int] = []
+    run_regions = NativePool.run_regions
+
+    def recorded(pool: NativePool, regions: Sequence[Region]) -> None:
+        cut.extend(len(region.blobs) for region in regions)
+        run_regions(pool, regions)
+
+    monkeypatch.setattr(NativePool, "run_regions", recorded)
+    g = Graph("g")
+    values = g.input("x", (48, 1024))
+    for _ in range(steps):
+        values = g.eltwise(values, "tanh")
+    g.output("y", values)
+    want = x = np.random.default_rng(0).standard_normal((48, 1024), np.float32)
+    for _ in range(steps):
+        want = np.tanh(want)
+    with closing(NativePool(2, kernels=region_loop("loop", "submit", "nest", "clock"))) as pool:
+        executor = Executor(g, stream=on(pool), cache=cache)
+        for _ in range(3):
+            np.testing.assert_allclose(executor.run(x=x)["y"], want, atol=1e-5)
+    assert cut[:steps] == [jobs] * steps
 
 
 def test_other_pools_take_the_long_path(cache: PrimitiveProvider) -> None:

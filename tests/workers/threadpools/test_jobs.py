@@ -30,11 +30,12 @@ def test_there_is_at_least_one_job_and_none_is_empty() -> None:
     seed = random.randrange(1 << 32)
     draw = random.Random(seed)
     for _ in range(2000):
-        jobs = Jobs(draw.randint(1, 9), draw.choice([1, 4]), draw.choice([0, 1000, 10_000]))
+        jobs = Jobs(draw.randint(1, 9), draw.choice([1, 4]), draw.choice([0, 1000, 10_000]), 0, draw.random() < 0.5)
+        least = jobs.least_ns // 2 if jobs.amid_others else jobs.least_ns
         work, cost = draw.randint(1, 100), draw.choice([0, 500, 20_000, 10**7])
         count = jobs.cut(work, cost)
         assert 1 <= count <= min(work, jobs.threads * jobs.each), (seed, jobs, work, cost)
-        assert count == 1 or cost // count >= jobs.least_ns or not jobs.least_ns, (seed, jobs, work, cost)
+        assert count == 1 or cost // count >= least, (seed, jobs, work, cost)
 
 
 def test_a_pool_that_balances_gets_four_jobs_a_thread() -> None:
@@ -57,6 +58,13 @@ def test_a_pool_that_balances_gets_four_jobs_a_thread() -> None:
         (Jobs(2, 4, 10_000), 10**9, 8),
         (Jobs(1, 4, 10_000), 10**9, 1),  # a thread alone has no other to help it
         (Jobs(7, 1, 10_000), 30_000, 3),  # fewer than threads
+        (Jobs(2, 4, 10_000, 0, True), 9_000, 1),  # amid other regions
+        (Jobs(2, 4, 10_000, 0, True), 10_000, 2),
+        (Jobs(2, 4, 10_000, 0, True), 39_000, 2),
+        (Jobs(2, 4, 10_000, 0, True), 70_000, 6),
+        (Jobs(7, 1, 10_000, 0, True), 30_000, 6),
+        (Jobs(7, 1, 10_000, 0, True), 50_000, 7),
+        (Jobs(1, 4, 10_000, 0, True), 15_000, 1),
         (Jobs(2, 4, 10_000, 5), 10**9, 5),  # the number that was asked for, whatever the pool has
         (Jobs(7, 1, 0, 20), 100, 20),
         (Jobs(2, 1, 10_000, 5), 30_000, 3),  # unless jobs would be too short
