@@ -27,6 +27,8 @@ _OUTPUTS_OF_ONE: Final = 8
 _POINTS: Final = 16
 _POINTS_IN_GROUPS: Final = 80
 _COLUMNS_OF_POINTS: Final = 16
+#: Outputs of a group up to which planes take less time than blocks, a half of whose lanes are empty then.
+_FEW_OUTPUTS: Final = 8
 _Policy: TypeAlias = "Callable[[Any, Sequence[MemoryDesc], Sequence[bool]], Iterator[OpDesc]]"
 
 
@@ -65,9 +67,19 @@ def _convolution(
     if op.groups == channels and fits:
         # One channel a group: reorders into blocks of channels and back would take longer than the sums.
         yield replace(op, weights=_any(op.weights))
-    elif is_plain and _sees_points(op) and op.weights.dims[1] <= (_POINTS_IN_GROUPS if op.groups > 1 else _POINTS):
+    elif _suits_planes(op, is_plain) and is_native:
         yield replace(op, weights=_any(op.weights))
     yield from _windows(op, operands, constant)
+
+
+def _suits_planes(op: Convolution, is_plain: bool) -> bool:
+    """Return whether planes of several inputs a group take less time than blocks of channels and their reorders."""
+    inputs, outputs = op.weights.dims[1], op.dst.dims[1] // op.groups
+    is_few = inputs > 1 and outputs <= _FEW_OUTPUTS
+    if set(op.weights.dims[2:]) != {1}:
+        # Between blocks, reorders of groups would take as long as their sums.
+        return is_few and (is_plain or op.groups == 1)
+    return is_plain and _sees_points(op) and (is_few or inputs <= (_POINTS_IN_GROUPS if op.groups > 1 else _POINTS))
 
 
 def _sees_points(op: Convolution) -> bool:

@@ -7,6 +7,7 @@ from .convolution_blocked import NativeBlockedConvolution
 from .convolution_depthwise import NativeDepthwiseConvolution
 from .convolution_direct import NativeDirectConvolution
 from .convolution_few import NativeFewChannelsConvolution
+from .convolution_few_outputs import NativeFewOutputsConvolution
 from .convolution_gathered import NativeGatheredConvolution
 from .convolution_grouped import NativeGroupedConvolution
 from .convolution_integer import NativeIntegerConvolution
@@ -18,6 +19,7 @@ IMPLEMENTATIONS = (
     NativeFewChannelsConvolution(),
     NativePointsConvolution(),
     NativePlanesConvolution(),
+    NativeFewOutputsConvolution(),
     NativeDepthwiseConvolution(),
     NativeBlockedConvolution(),
     NativeGroupedConvolution(),

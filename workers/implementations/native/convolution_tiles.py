@@ -47,7 +47,7 @@ def tiling(isa: str, rows: int, columns: int, blocks: int, most: int = 0) -> Til
     most = most or _POSITIONS[isa]
     runs = min(most // columns, _RUNS, rows)
     if runs < 2:
-        sizes = _even(columns, most)
+        sizes = even(columns, most)
         # Kernels are shared: a lone size comes with its even or odd neighbour, as 14 with 13.
         large = sizes[0] if sizes[0] != sizes[-1] else min(sizes[0] + sizes[0] % 2, most)
         kinds: tuple[tuple[int, ...], ...] = ((large,), (large - 1,)) if large > 1 else ((1,),)
@@ -55,7 +55,7 @@ def tiling(isa: str, rows: int, columns: int, blocks: int, most: int = 0) -> Til
         line = [(0 if size == large else 1, start) for size, start in zip(sizes, starts, strict=True)]
         places = tuple((kind, row, column) for row in range(rows) for kind, column in line)
     else:
-        sizes = _even(rows, runs)
+        sizes = even(rows, runs)
         kinds = tuple((columns,) * count for count in sorted(set(sizes), reverse=True))
         places = tuple((0 if size == sizes[0] else 1, sum(sizes[:i]), 0) for i, size in enumerate(sizes))
     return Tiling(kinds, output_blocks(isa, sum(kinds[0]), blocks), places)
@@ -88,10 +88,10 @@ def inputs_at_once(blocks: int, taps: int, src_bytes: int, part_bytes: int) -> l
     near = src_bytes + part_bytes
     if near <= 2 * _CACHE:
         return [blocks]
-    return _even(blocks, max(blocks * _CACHE // near, -(-_SUMMED // (16 * taps))))
+    return even(blocks, max(blocks * _CACHE // near, -(-_SUMMED // (16 * taps))))
 
 
-def _even(length: int, most: int) -> list[int]:
+def even(length: int, most: int) -> list[int]:
     """Cut a length into as few pieces as possible of at most ``most``, whose sizes differ by one at most."""
     base, extra = divmod(length, -(-length // most))
     return [base + 1] * extra + [base] * (-(-length // most) - extra)
@@ -99,7 +99,7 @@ def _even(length: int, most: int) -> list[int]:
 
 def tile_sizes(isa: str, positions: int) -> list[int]:
     """Return the positions of tiles that cover so many: as few tiles as can be, the larger ones first."""
-    return _even(positions, _POSITIONS[isa])
+    return even(positions, _POSITIONS[isa])
 
 
 def output_blocks(isa: str, positions: int, most: int) -> int:
@@ -111,7 +111,7 @@ def output_blocks(isa: str, positions: int, most: int) -> int:
 
 def tile_positions(isa: str, rows: int) -> int:
     """Return the positions of a tile of a product with so many rows: 1, or an even number, so that few kernels do."""
-    size = _even(rows, _POSITIONS[isa])[0]
+    size = even(rows, _POSITIONS[isa])[0]
     return size if size == 1 else size + size % 2
 
 
@@ -134,7 +134,7 @@ def row_tiles(isa: str, rows: int, most: int = 0) -> tuple[int, int, int]:
 
     Tiles have at most ``most`` rows, or as many as f32 may have.
     """
-    sizes = _even(rows, most or _POSITIONS[isa])
+    sizes = even(rows, most or _POSITIONS[isa])
     large, less = sizes[0], sizes[-1]
     if large == less > 1 and large % 2:
         # Kernels are shared: a lone odd size comes with its even neighbour.

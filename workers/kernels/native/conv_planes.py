@@ -16,8 +16,8 @@ import llvmlite.ir as ir
 import numpy as np
 
 from .compiler import types
-from .compiler.language import inlined, intrinsic
-from .inside import load_apart
+from .compiler.language import intrinsic
+from .plane_copy import make_copy_row
 from .stack_room import stack_room
 from .vec import (
     F32,
@@ -37,13 +37,9 @@ from .vec import (
     store,
     vbroadcast,
     vector,
-    veven,
     vfma,
     vload,
-    vload_inside,
-    vodd,
     vset,
-    vstore,
 )  # fmt: skip
 
 #: Bytes of a copy that is on the stack.
@@ -74,32 +70,8 @@ def make(
     one = _make_tile(1, kernel, stride, dilation)
     tile_by_columns = _make_tile_by_columns(few, kernel[1], stride, dilation)
     one_by_columns = _make_tile_by_columns(1, kernel[1], stride, dilation)
-    see_apart = load_apart("f32")
+    copy_row = make_copy_row(right)
     room_on_stack = stack_room(ROOM)
-
-    @inlined
-    def copy_row(line: int, first: int, width: int, to: int, phase: int, count: int) -> None:
-        """Copy ``count`` columns of each phase of a row from column ``first`` on, zeros outside of the row."""
-        nothing = vset(np.float32(0.0))
-        for column in range(0, count, 16):
-            at, place = first + right * column, to + 4 * column
-            if right == 1:
-                if at >= 0 and at + 16 <= width:
-                    vstore(place, vload(line + 4 * at))
-                else:
-                    vstore(place, vload_inside(line, at, width, nothing))
-            elif right == 2:
-                low, high = nothing, nothing
-                if at >= 0 and at + 32 <= width:
-                    low, high = vload(line + 4 * at), vload(line + 4 * at + 64)
-                else:
-                    low = vload_inside(line, at, width, nothing)
-                    high = vload_inside(line, at + 16, width, nothing)
-                vstore(place, veven(low, high))
-                vstore(place + phase, vodd(low, high))
-            else:
-                for number in range(right):
-                    vstore(place + number * phase, see_apart(line, at + number, right, width, nothing))
 
     def depthwise(
         begin: int, end: int, src: int, weights: int, bias: int, dst: int, residual: int, scratch: int, room: int,
