@@ -75,9 +75,7 @@ def _converted(node: Any, array: Array, wanted: int) -> Array:
     dtype = dtype_of_number(wanted)
     if dtype is None or array.dtype.kind != "O":
         raise InvalidGraph(f"{label(node)}: a tensor of {array.dtype} cannot become one of type {wanted} here")
-    parse: Callable[[str], Any] = _parse_decimal
-    if dtype.kind in "iub":
-        parse = _parse_whole
+    parse: Callable[[str], Any] = _parse_whole if dtype.kind in "iub" else _parse_decimal
     found: Array = np.empty(array.shape, dtype)
     flat = found.reshape(-1)
     for place, text in enumerate(array.reshape(-1).tolist()):
@@ -85,7 +83,9 @@ def _converted(node: Any, array: Array, wanted: int) -> Array:
         if value is None:
             raise Fail(f"{label(node)}: {text!r:.80} is no {dtype.name}")
         with np.errstate(over="ignore"):
-            flat[place] = value != 0 if dtype.kind == "b" else _wrapped(value, dtype) if dtype.kind in "iu" else value
+            flat[place] = (
+                value != 0 if dtype.kind == "b" else _wrapped(int(value), dtype) if dtype.kind in "iu" else value
+            )
     return found
 
 

@@ -74,7 +74,7 @@ def _classes(dataclass: Any, field: Any, options: dict[str, bool]) -> dict[str, 
         two: int = 0
 
         def __eq__(self, other: object) -> bool:
-            return isinstance(other, Own) and self.one == other.one
+            return isinstance(other, type(self)) and self.one == other.one
 
         def __repr__(self) -> str:
             return "own"
@@ -316,7 +316,7 @@ def _disordered() -> None:
 
 
 def _thawed() -> None:
-    @dataclass
+    @dataclass  # pyright: ignore[reportGeneralTypeIssues]
     class _Thawed(Travelling):  # type: ignore[misc]
         pass
 

@@ -22,7 +22,7 @@ def dft(op: Dft, src: Array) -> Array:
         real: Array = scipy.fft.irfft(signal, op.length, op.axis)
         return real[..., None]
     run = scipy.fft.ifft if op.inverse else scipy.fft.fft
-    found = run(signal, op.length, op.axis)
+    found: NDArray[np.complex128] = run(signal, op.length, op.axis)
     if op.one_sided:
         found = np.take(found, range(op.length // 2 + 1), op.axis)
     return np.stack([found.real, found.imag], -1)

@@ -202,7 +202,7 @@ def test_numbers_like_a_constant_are_drawn_in_each_run_and_never_folded(cache: P
         node("Add", ["drawn", "twice"], ["y"]),
         node("Mul", ["drawn", "x"], ["z"]),
     ]
-    outputs = dict.fromkeys(("y", "z", "other"), FLOAT)
+    outputs: dict[str, int] = dict.fromkeys(("y", "z", "other"), FLOAT)
     source = made(nodes, {"x": (FLOAT, [2])}, outputs, c=np.full(2, 3, np.float32))
     found, x = session(source, cache), np.full(2, 10, np.float32)
     runs = [found.run(None, {"x": x}) for _ in range(3)]

@@ -162,12 +162,13 @@ def test_strings_are_gathered_as_often_as_asked(cache: PrimitiveProvider) -> Non
 
 def test_words_are_left_out_and_change_case(cache: PrimitiveProvider) -> None:
     x = np.array(["Straße", "MONDAY", "monday", "İx", "ÄÖ", ""], object)
-    for attributes, wanted in (
+    cases: tuple[tuple[dict[str, Any], list[str]], ...] = (
         ({"case_change_action": "UPPER"}, ["STRAßE", "MONDAY", "MONDAY", "İX", "ÄÖ", ""]),
         ({"case_change_action": "LOWER", "stopwords": ["Monday"]}, ["straße", "İx", "äö", ""]),
         ({"is_case_sensitive": 1, "stopwords": ["monday", ""]}, ["Straße", "MONDAY", "İx", "ÄÖ"]),
         ({"is_case_sensitive": 1, "stopwords": x.tolist()}, [""]),
-    ):
+    )
+    for attributes, wanted in cases:
         source = one("StringNormalizer", {"x": STRING}, {"y": STRING}, **attributes)
         found = session(source, cache)
         assert found.run(None, {"x": x})[0].tolist() == wanted

@@ -376,6 +376,7 @@ def test_an_interrupted_creator_is_replaced_by_one_that_waits(policy: Policy, st
 @pytest.mark.parametrize("file", ["primitives/provider", "single_flight", "cachestore/store"])
 def test_a_creation_that_was_interrupted_anywhere_is_made_by_the_next_call(store: CacheStore, file: str) -> None:
     """Of its own thread too, which is no leader any more, and at once."""
+    moment = 0
     for moment in range(1, 10_000):
         cache = compiled.cache(4, store)
         pd, _ = described(lambda _: SOUND)

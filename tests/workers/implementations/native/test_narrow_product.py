@@ -127,7 +127,7 @@ INNER = ((1, "packed"), (1, "columns"), (30, "rows"), (30, "columns"), (4, "pack
 def test_inner_products_read_weights_of_16_bits(
     native: NativeRunner, isa: str, rows: int, layout: str, dtype: str
 ) -> None:
-    check(native, isa, (rows, 37, 83), ((), ()), (dtype,) * 4, ("rows", layout), "r", is_inner=True)
+    check(native, isa, (rows, 37, 83), ((), ()), (dtype, dtype, dtype, dtype), ("rows", layout), "r", is_inner=True)
 
 
 @pytest.mark.slow
