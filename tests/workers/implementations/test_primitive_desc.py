@@ -299,6 +299,22 @@ print({"numba", "llvmlite", "numpy", "pyopencl", "redis", "asyncio"} & set(sys.m
     assert done.stdout.splitlines() == ["native:blocked True True", "set()"]
 
 
+def test_no_implementation_imports_a_compiler_or_a_driver() -> None:
+    code = """
+import pkgutil, sys
+from importlib import import_module
+import poolrt.workers.implementations as package
+names = [module.name for module in pkgutil.walk_packages(package.__path__, package.__name__ + ".")]
+for name in names:
+    import_module(name)
+print(len(names) > 100, {"numba", "llvmlite", "numpy", "pyopencl", "redis", "asyncio"} & set(sys.modules))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout == "True set()\n"
+
+
 def test_products_of_floats_import_no_implementations_of_other_types() -> None:
     program = """
 import sys

@@ -8,7 +8,7 @@ from poolrt.cachestore.deferred_dataclass import dataclass, replace
 
 from ...desc import Arg, Convolution, PrimitiveAttr
 from ...engines.target import Target
-from ...kernels.native.conv_few_outputs import ROOM
+from ...kernels.native.limits import ROOM
 from ...kernels.spec import KernelSpec
 from ..program import LaunchArgument, Program
 from .chain import chain_source

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from ...desc import Arg, Deconvolution, Matmul, MemoryDesc, PrimitiveAttr, item_size
 from ...engines.target import Target
-from ...kernels.native.deconvolution import MOST_PHASES
+from ...kernels.native.limits import MOST_PHASES
 from ..nested.builder import NestedBuilder, memory, shifted
 from ..primitive_desc import UnsupportedPrimitive, primitive_desc
 from ..program import LaunchArgument, Program

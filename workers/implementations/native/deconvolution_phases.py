@@ -15,7 +15,7 @@ from poolrt.cachestore.deferred_dataclass import dataclass
 
 from ...desc import Arg, Deconvolution, Matmul, MemoryDesc, PrimitiveAttr
 from ...engines.target import Target
-from ...kernels.native.deconvolution_phases import STRIDES
+from ...kernels.native.limits import INTERLEAVED
 from ..nested.builder import NestedBuilder, memory, shifted
 from ..primitive_desc import UnsupportedPrimitive, primitive_desc
 from ..program import LaunchArgument, Program
@@ -150,7 +150,7 @@ class _Part(NamedTuple):
     @property
     def is_turned(self) -> bool:
         """Whether products have rows of outputs and phases: no vectors are interleaved for a stride along the width."""
-        return not (self.grid.is_element or self.grid.strides[-1] in STRIDES)
+        return not (self.grid.is_element or self.grid.strides[-1] in INTERLEAVED)
 
     def copy_windows(self, build: NestedBuilder, to: LaunchArgument) -> None:
         """Add the copy of what positions see of src: a matrix (taps and inputs; positions) an image."""

@@ -7,7 +7,7 @@ from typing import Final
 
 from ...desc import Arg, Deconvolution, PrimitiveAttr
 from ...engines.target import Target
-from ...kernels.native.deconvolution_planes import ROOM
+from ...kernels.native.limits import ROOM
 from ...kernels.spec import KernelSpec
 from ..program import Launch, LaunchArgument, Program
 from .chain import chain, chain_source

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from ...desc import Deconvolution
-from ...kernels.native.deconvolution_planes import reach
+from ...kernels.native.limits import reach
 
 #: Spatial dimensions that the kernel has.
 SPATIAL: Final = 2

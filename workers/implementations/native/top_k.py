@@ -7,7 +7,7 @@ from typing import Final
 
 from ...desc import Arg, PrimitiveAttr, TopK, item_size
 from ...engines.target import Target
-from ...kernels.native.keys import key_lanes
+from ...kernels.native.limits import key_lanes
 from ...kernels.spec import KernelSpec
 from ..program import Launch, LaunchArgument, Program
 from .arg_reduction import winners

@@ -9,13 +9,14 @@ A tile is some vectors of some rows of some outputs: they share loads and weight
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 import llvmlite.ir as ir
 import numpy as np
 
 from .compiler import types
 from .compiler.language import inlined, intrinsic
+from .limits import ROOM
 from .plane_copy import make_copy_row
 from .stack_room import stack_room
 from .vec import (
@@ -35,9 +36,6 @@ from .vec import (
     splat,
     store,
 )  # fmt: skip
-
-#: Bytes of the copy and of the sums of an item.
-ROOM: Final = 32 << 10
 
 
 def make(

@@ -9,7 +9,7 @@ together in registers or on the stack.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 import llvmlite.ir as ir
 
@@ -18,6 +18,7 @@ from .compiler import types
 from .compiler.language import inlined, intrinsic
 from .elements import elements
 from .inside import load_inside
+from .limits import MOST_PHASES
 from .vec import (
     I8,
     I32,
@@ -36,9 +37,6 @@ from .vec import (
     vadd,
     vfma,
 )
-
-#: Largest stride along the width: the stack has a vector for each phase.
-MOST_PHASES: Final = 64
 
 
 def make(

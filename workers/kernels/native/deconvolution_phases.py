@@ -7,7 +7,7 @@ rows of products as the stride along the width; vectors of these are interleaved
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
@@ -22,9 +22,6 @@ from .vec import (
     vbroadcast,
     vset,
 )
-
-#: Strides along the width that vectors are interleaved for.
-STRIDES: Final = (1, 2, 4, 8)
 
 
 def make(isa: str, stride: int, chain: tuple[Any, ...]) -> tuple[Callable[..., None], Any]:

@@ -15,6 +15,7 @@ import numpy as np
 from .compiler import types
 from .compiler.language import inlined, intrinsic
 from .interleaving import write_interleaved
+from .limits import ROOM, reach
 from .stack_room import stack_room
 from .vec import (
     F32,
@@ -33,17 +34,10 @@ from .vec import (
     vstore,
 )
 
-#: Bytes of the copy at most.
-ROOM: Final = 32 << 10
 #: ISA level -> vectors of sums that registers hold beside what they are made of. A row of dst has a vector for each phase.
 _SUMS: Final = {"x86-64-v2": 2, "x86-64-v3": 2, "x86-64-v4": 8}
 
 Pair = tuple[int, int]
-
-
-def reach(kernel: int, stride: int, lead: int) -> Pair:
-    """Return the first and the last element of src that an element of a phase sees, from that of its position on."""
-    return 1 - -(-kernel // stride), (stride - 1 + lead) // stride
 
 
 def make(isa: str, kernel: Pair, stride: Pair, lead: Pair, chain: tuple[Any, ...]) -> tuple[Callable[..., None], Any]:

@@ -13,6 +13,7 @@ import llvmlite.ir as ir
 from .compiler import types
 from .compiler.language import intrinsic
 from .elements import masked_load, masked_store
+from .limits import key_lanes
 from .vec import I32, I64, LANES, VF, Builder, Value, call, lanes_below, pointer, vector
 
 #: Data type -> bits of an element, and of a float those of infinity.
@@ -22,11 +23,6 @@ _TYPES: Final[dict[str, tuple[int, int]]] = {
     "s16": (16, 0), "u16": (16, 0),
 }  # fmt: skip
 _UNSIGNED: Final = ("u64", "u32", "u16", "u8", "bool")
-
-
-def key_lanes(dtype: str) -> int:
-    """Return how many keys a vector holds."""
-    return 8 if _TYPES[dtype][0] == 64 else 16
 
 
 def make_key(dtype: str, smallest: bool) -> Any:

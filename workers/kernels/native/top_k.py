@@ -11,7 +11,8 @@ from typing import Any
 
 from .bits import make_load, make_store
 from .compiler import types
-from .keys import key_lanes, lowest_bit, make_above, make_key, make_keys
+from .keys import lowest_bit, make_above, make_key, make_keys
+from .limits import key_lanes
 from .vec import iload
 
 _store_8 = make_store(8)

@@ -13,7 +13,6 @@ from typing import Any
 from .bits import make_load, make_store
 from .compiler import types
 from .keys import (
-    key_lanes,
     make_choose,
     make_first_elements,
     make_first_keys,
@@ -21,6 +20,7 @@ from .keys import (
     make_numbers,
     make_store_lanes,
 )
+from .limits import key_lanes
 from .vec import iload, vload, vstore
 
 

@@ -1,0 +1,22 @@
+"""What kernels have room for, and what implementations choose by. Imports nothing heavy: a warm start reads it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+#: Bytes that a copy of a part of src takes on the stack, at most, with what is beside it there.
+ROOM: Final = 32 << 10
+#: Largest stride of a deconvolution along the width: the stack has a vector for each phase.
+MOST_PHASES: Final = 64
+#: Strides along the width that vectors are interleaved for.
+INTERLEAVED: Final = (1, 2, 4, 8)
+
+
+def reach(kernel: int, stride: int, lead: int) -> tuple[int, int]:
+    """Return the first and the last element of src that an element of a phase sees, from that of its position on."""
+    return 1 - -(-kernel // stride), (stride - 1 + lead) // stride
+
+
+def key_lanes(dtype: str) -> int:
+    """Return how many keys of elements that are compared a vector holds."""
+    return 8 if dtype in ("f64", "s64", "u64") else 16
