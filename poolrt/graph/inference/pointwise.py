@@ -26,7 +26,8 @@ def dft(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, dtype: str) -> 
     """Describe the frequencies of signals, or signals."""
     (src,) = srcs
     # What is no transform is refused by its descriptor.
-    made = Dft.result_dims(src.dims, *(attrs[name] for name in ("axis", "length", "inverse", "one_sided")))
+    optional = (attrs.get(name, False) for name in ("inverse", "one_sided"))
+    made = Dft.result_dims(src.dims, attrs["axis"], attrs["length"], *optional)
     return op(src, MemoryDesc(made, dtype or src.dtype), **attrs)
 
 

@@ -89,7 +89,7 @@ def grid_sample(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, dtype: 
     from poolrt.workers.desc.operations.grid_sample import sampled_dims
 
     src, grid = srcs
-    dims = sampled_dims(src, grid, attrs["algorithm"], attrs["padding"])
+    dims = sampled_dims(src, grid, attrs.get("algorithm", "linear"), attrs.get("padding", "zeros"))
     return op(src, grid, describe_result(src, dtype, dims), **attrs)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import msgpack
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 
 from poolrt import Graph, GraphError
 from poolrt.graph.errors import LoweringError
+from poolrt.graph.inference.attributes import attribute_types
 from poolrt.graph.lower import lower
 from poolrt.graph.wire_parser import parse
 
@@ -144,6 +146,20 @@ def test_any_data_are_a_graph_or_a_graph_error(examples: int) -> None:
             assert str(error)
 
     damage()
+
+
+def test_a_node_may_leave_out_its_optional_attributes() -> None:
+    left_out = 0
+    for name in OPERATIONS:
+        wire = graph_of(name).to_wire()[0]
+        for number, node in enumerate(wire["nodes"]):
+            for attribute in [each for each, (_, optional) in attribute_types(node[0]).items() if optional]:
+                shorter = copy.deepcopy(wire)
+                left_out += shorter["nodes"][number][4].pop(attribute, None) is not None
+                # The result may be another one, which the graph does not say
+                with suppress(GraphError):
+                    lower(parse(shorter), {"cpu": CPU})
+    assert left_out > 50
 
 
 @given(
