@@ -35,7 +35,7 @@ from .vec import (
 )
 
 #: ISA level -> vectors of sums that registers hold beside what they are made of. A row of dst has a vector for each phase.
-_SUMS: Final = {"x86-64-v2": 2, "x86-64-v3": 2, "x86-64-v4": 8}
+_SUMS: Final = {"x86-64": 2, "x86-64-v2": 2, "x86-64-v3": 2, "x86-64-v4": 8}
 
 Pair = tuple[int, int]
 

@@ -47,6 +47,12 @@ def test_taps_overlap_in_registers(native: NativeRunner, isa: str, window: Windo
     native.check(Case("chain", problem.op, args, PrimitiveAttr(steps)), isa)
 
 
+def test_processors_without_more_than_sse2_compute_them(native: NativeRunner) -> None:
+    problem = case(*PROBLEMS[1])
+    assert primitive_desc(problem.op, problem.attr, target_of("x86-64")).impl_name() == "native:planes"
+    native.check(problem, "x86-64")
+
+
 @pytest.mark.one_in(4)
 def test_eight_phases_are_computed_at_once(native: NativeRunner, isa: str) -> None:
     problem = case(Window((29, 153), (16, 16), (8, 8), NONE, (4, 3), (4, 6)), Channels(1, 2, 1, 1))
