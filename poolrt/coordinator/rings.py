@@ -20,6 +20,7 @@ from poolrt.workers.ipc.ring import PAUSED, SLOTS_LIMIT
 from .instructions import AttachRing, FindRingEnds, HangUp, Instruction, Send
 from .jobs import Model
 from .ring import LostRing, Ring
+from .ring_order import RingOrder
 
 #: Runs of a model by messages before it gets rings: they cost a mapping, and the model in each worker.
 GRANTED_AFTER: Final = 4
@@ -45,6 +46,7 @@ class Serving(Protocol):
 class Rings:
     """Grants and ends rings. ``send_model(worker, model)`` sends a model that a worker lacks.
 
+    ``ordered`` has the clients whose runs go by messages, in the order of their priorities.
     ``left(client)`` is called when the last ring of a client that has disconnected is served no more.
     """
 
@@ -54,6 +56,7 @@ class Rings:
         numbers: Iterator[int],
         out: list[Instruction],
         send_model: Callable[[Any, Model], None],
+        ordered: Container[int],
     ) -> None:
         self._workers = workers
         self._numbers = numbers
@@ -63,8 +66,8 @@ class Rings:
         self._rings: dict[int, Ring] = {}
         #: Models that clients may run on rings, by client and number.
         self._models: dict[int, dict[int, Model]] = {}
-        #: Clients whose runs go by messages, in the order of their priorities.
-        self.ordered: Container[int] = ()
+        self._ordered: Final = ordered
+        self._order = RingOrder[Ring](workers, ordered, out)
         self._lost: dict[int, LostRing] = {}
         #: The entry of the compiled ends, empty before it comes; whether it was asked for; the peers that have it.
         self._ends = b""
@@ -82,15 +85,12 @@ class Rings:
     def count_run(self, model: Model) -> None:
         """Count a run by messages, and grant rings after some."""
         model.runs += 1
-        if model.client in self.ordered:
+        if model.client in self._ordered:
             return
         if model.runs != GRANTED_AFTER or len(model.input_sizes) + len(model.output_sizes) > SLOTS_LIMIT:
             return
         self._models.setdefault(model.client, {})[model.number] = model
-        # A client uses the first ring that is free, so the next client begins with another worker.
-        workers = [*self._workers.values()]
-        first = len(self._models) % len(workers)
-        for worker in workers[first:] + workers[:first]:
+        for worker in self._order.sort(self._workers.values()):
             self._grant(worker, model)
 
     def note_allowed(self, worker: int, number: int, model: int) -> None:
@@ -117,6 +117,7 @@ class Rings:
         for models in self._models.values():
             for model in models.values():
                 self._grant(worker, model)
+        self._order.share()
 
     def drop_model(self, model: Model) -> None:
         """Grant nothing more for a model that its client has unloaded."""
@@ -126,6 +127,8 @@ class Rings:
         """End the rings of a client that has disconnected; return whether a worker may still write to its slots."""
         self._models.pop(client, None)
         self._told.discard(client)
+        self._order.withdraw(client)
+        self._order.share()
         for ring in [ring for ring in self._rings.values() if ring.client == client]:
             ring.left = True
             self._out.append(Send(ring.worker, [Kind.DETACH, ring.number]))
@@ -142,6 +145,7 @@ class Rings:
         if ring.left:
             self._end_if_last(ring.client)
         else:
+            self._order.remove(ring)
             self._note_lost(ring, "", overdue=False)
         return ring
 
@@ -158,7 +162,9 @@ class Rings:
             if ring.left:
                 self._end_if_last(ring.client)
             else:
+                self._order.remove(ring)
                 self._note_lost(ring, ending, overdue=overdue)
+        self._order.share()
 
     def take_lost(self, client: int, number: int) -> LostRing | None:
         """Return once why a client's ring was lost; None if it was not."""
@@ -249,10 +255,11 @@ class Rings:
         """Let a client run a model on a worker that can be used; make their ring first."""
         if not worker.ready or worker.doomed:
             return
-        ring = next((r for r in self._rings.values() if r.worker == worker.number and r.client == model.client), None)
+        ring = self._order.find(model.client, worker.number)
         if ring is None:
             ring = Ring(next(self._numbers), model.client, worker.number)
             self._rings[ring.number] = ring
+            self._order.add(ring)
             self._out.append(AttachRing(ring))
             self._tell(ring)
         self._send_model(worker, model)

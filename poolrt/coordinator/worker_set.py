@@ -77,8 +77,7 @@ class WorkerSet:
         #: `Leases.freed` when a run last found no memory.
         self._freed_before = 0
         self.functions = Functions(numbers, self.workers, out)
-        self.rings = Rings(self.workers, numbers, out, self._prepare_model)
-        self.rings.ordered = self.order.clients
+        self.rings = Rings(self.workers, numbers, out, self._prepare_model, self.order.clients)
         self.calls = CallRings(self.workers, numbers, self.functions, leases, out)
 
     @property

@@ -31,7 +31,9 @@ if TYPE_CHECKING:
 #: Runs between looks at the coordinator's messages: waits that end soon never read them.
 GLANCE: Final = 64
 #: The kinds of messages that `RingRuns.accept` takes.
-KINDS: Final = frozenset((Kind.RING, Kind.RING_MODEL, Kind.RING_LOST, Kind.RING_FAILED, Kind.RING_ENDS))
+KINDS: Final = frozenset(
+    (Kind.RING, Kind.RING_MODEL, Kind.RING_FIRST, Kind.RING_LOST, Kind.RING_FAILED, Kind.RING_ENDS)
+)
 
 
 class RingLost(Exception):
@@ -75,6 +77,9 @@ class RingRuns:
                 ring.models.add(message[2])
         elif kind == Kind.RING_FAILED:
             ring.errors[message[2]] = message[3]
+        elif kind == Kind.RING_FIRST:
+            self._rings = {number: ring, **self._rings}
+            self._all = (*self._rings.values(),)
         else:
             del self._rings[number]
             self._all = (*self._rings.values(),)

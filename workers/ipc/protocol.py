@@ -15,7 +15,7 @@ from .bounded_decoding import Payload
 from .channel import FRAME, MAX_MESSAGE, MalformedMessage, Message
 
 #: Changes with any change of a message or a ring; a client and a coordinator of different versions refuse each other.
-VERSION: Final = 16
+VERSION: Final = 17
 #: Longest message of a client, in bytes, with a graph, with a function, and of any other kind.
 GRAPH_BYTES: Final = 32 * 1024 * 1024
 CALL_BYTES: Final = MAX_MESSAGE // 2
@@ -145,6 +145,7 @@ class Kind(IntEnum):
     RING_MODEL = 36, "count count"  # ring, model that may be run on it
     RING_LOST = 37, "count"  # ring whose worker has exited
     RING_FAILED = 38, "count count table"  # ring, sequence of the entry, error
+    RING_FIRST = 131, "count"  # ring with which the client's runs begin from now on
 
     # coordinator -> worker
     MODEL = 40, "count bytes blobs counts"  # model, plan (msgpack), entries, offsets of the constants or `IN_FILE`

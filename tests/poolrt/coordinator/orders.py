@@ -253,6 +253,9 @@ class Orders(RuleBasedStateMachine):
             assert request in client.rings
             assert message[2] in client.models
             return
+        if kind == Kind.RING_FIRST:
+            assert request in client.rings
+            return
         if kind == Kind.RING_LOST:
             client.rings.remove(request)
             client.lost_rings.append(request)

@@ -6,7 +6,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -333,15 +333,34 @@ def _uses_both(pool: poolrt.Pool, model: poolrt.Model) -> bool:
     return sum(model._loaded.number in ring.models for ring in _rings(pool)) == 2
 
 
+def _share_workers(pools: Sequence[poolrt.Pool], models: Sequence[poolrt.Model]) -> bool:
+    """Let two clients use two workers, one client after the other; return whether each has used another one.
+
+    That a worker gets no processor for a while makes some runs go to the other.
+    """
+    before = [worker["runs"] for worker in pools[0].stats()["workers"]]
+    for model in models:
+        for _ in range(100):
+            _run(model)
+    after = [worker["runs"] for worker in pools[0].stats()["workers"]]
+    return all(b - a >= 90 for a, b in zip(before, after, strict=True))
+
+
 def test_clients_begin_with_different_workers(server: Path) -> None:
     with poolrt.connect(server) as one, poolrt.connect(server) as other:
-        before = [worker["runs"] for worker in one.stats()["workers"]]
-        models = [_load(one), _load(other)]
+        pools, models = (one, other), (_load(one), _load(other))
         # A client that reads nothing uses the ring that accepts its model first.
-        for pool, model in zip((one, other), models, strict=True):
+        for pool, model in zip(pools, models, strict=True):
             wait_until(partial(_uses_both, pool, model), "both rings accept the model")
-        for model in models:
-            for _ in range(100):
-                _run(model)
-        after = [worker["runs"] for worker in one.stats()["workers"]]
-        assert all(b - a >= 90 for a, b in zip(before, after, strict=True))
+        wait_until(lambda: _share_workers(pools, models), "each client uses another worker")
+
+
+def test_clients_of_a_lost_worker_share_the_workers_again(server: Path) -> None:
+    with poolrt.connect(server) as one, poolrt.connect(server) as other:
+        pools, models = (one, other), (_load(one), _load(other))
+        for pid in workers_of(one):
+            os.kill(pid, signal.SIGKILL)
+            workers_of(one, [pid])
+            for pool, model in zip(pools, models, strict=True):
+                wait_until(partial(_uses_both, pool, model), "both rings accept the model")
+            wait_until(lambda: _share_workers(pools, models), "each client uses another worker")
