@@ -3,7 +3,8 @@
 With other threads a run takes longer if one of them has a task and no processor: another program runs there, or the host of a
 virtual machine has taken it away. The caller cannot take back a task that has begun. So each submission has a record of how
 long its runs take either way. If one with the other threads takes no less than one without, the next few are a *trial* of the
-other way, and the faster way is kept until the next trial. The time between trials doubles with each that changes nothing.
+other way, and the faster way is kept until the next trial. The time between trials doubles with each that changes nothing, but
+one comes soon if runs take much longer than the other way did. Runs alone are tried once at first, and again after many runs.
 
 `trial_words` describes a record.
 """
@@ -29,8 +30,12 @@ _LATEST_RUNS: Final = 64
 #: A mean is one of so many runs and microseconds at least.
 _LEAST_RUNS: Final = 2
 _LEAST_US: Final = 2000
-#: A trial ends with its first run if that takes so many times the time of the other way, or so many microseconds.
-_HOPELESS: Final = 2
+#: The same between trials of runs alone that nothing speaks for: what they took may have been a busy machine's time.
+_REST_US: Final = 10_000_000
+_REST_RUNS: Final = 1000
+#: Halves of the other way's time that are much longer than it. A trial ends with its second run if that takes so long.
+_MUCH: Final = 3
+#: Microseconds of a run that ends a trial, even the first one.
 _LONG_US: Final = 10_000
 
 
@@ -69,7 +74,7 @@ def note_run(queue: int, trials: int, regions: int, count: int, taken: int, now:
     trial = iload(trials + TRIAL)
     if trial == _FIRST:
         atomic_store(trials + TRIAL, _FURTHER)
-        if taken < min(_HOPELESS * iload(other), _LONG_US * rate):
+        if taken < _LONG_US * rate:
             return
         mean = taken
     else:
@@ -77,7 +82,8 @@ def note_run(queue: int, trials: int, regions: int, count: int, taken: int, now:
         ticks = iload(trials + TICKS) + taken
         atomic_store(trials + RUNS, runs)
         atomic_store(trials + TICKS, ticks)
-        if runs < _LEAST_RUNS or ticks < _LEAST_US * rate:
+        is_hopeless = trial != 0 and runs == 1 and taken * 2 > iload(other) * _MUCH
+        if not is_hopeless and (runs < _LEAST_RUNS or ticks < _LEAST_US * rate):
             return
         mean = ticks // runs
         atomic_store(trials + RUNS, 0)
@@ -87,7 +93,7 @@ def note_run(queue: int, trials: int, regions: int, count: int, taken: int, now:
         atomic_store(trials + LAST, mean)
         # What takes longer once was held up by something else.
         atomic_store(way, mean if last == 0 else min(mean, last))
-        if last != 0 and now >= iload(trials + NEXT) and (alone or _is_doubtful(queue, trials, regions, count)):
+        if last != 0 and _is_due(queue, trials, regions, count, now):
             atomic_store(trials + TRIAL, _FIRST)
         return
     atomic_store(way, mean)
@@ -107,13 +113,23 @@ def _end(trials: int, interval: int, now: int) -> None:
     atomic_store(trials + NEXT, now + interval)
 
 
-def _is_doubtful(queue: int, trials: int, regions: int, count: int) -> bool:
-    """Return whether runs with other threads may take longer than alone."""
-    together = iload(trials + TOGETHER)
-    alone = iload(trials + ALONE)
+def _is_due(queue: int, trials: int, regions: int, count: int, now: int) -> bool:
+    """Return whether a trial of the other way is to begin."""
+    rate = iload(queue + RATE)
+    alone = runs_alone(trials)
+    mean = iload(trials + (ALONE if alone else TOGETHER))
+    other = iload(trials + (TOGETHER if alone else ALONE))
+    passed = now - iload(trials + NEXT) + iload(trials + INTERVAL)
+    if passed < max(_SOONEST_US * rate, _SOONEST_RUNS * mean):
+        return False
+    if mean * 2 > other * _MUCH:  # also if the other way is unknown
+        return True
+    if now < iload(trials + NEXT):
+        return False
+    if alone or passed > max(_REST_US * rate, _REST_RUNS * mean):
+        return True
+    # With others, what the tasks take is longer while threads disturb each other.
     work = 0
     for index in range(count):
         work += atomic_load(iload(regions + index * RECORD + RECORD - 8))
-    work = work * iload(queue + RATE) // 1000
-    # What the tasks take is inflated while threads disturb each other.
-    return together * 5 > work * 3 if alone == 0 else together > min(alone, work)
+    return mean > min(other, work * rate // 1000)
