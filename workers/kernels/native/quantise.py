@@ -8,12 +8,12 @@ from typing import Any, Final
 import llvmlite.ir as ir
 import numpy as np
 
-from .bits import make_store
+from .byte_table import SIZE, make_look_up, store_byte
 from .compiler import types
 from .compiler.language import intrinsic
 from .functions import ELTWISE
 from .integer_tile import SIZES, load_float, narrowed, narrowed_with, store_lanes
-from .integers import load_s32, load_u8
+from .integers import load_s32
 from .vec import (
     I1,
     I8,
@@ -42,15 +42,13 @@ _LEAST_DIVISOR: Final = np.float32(2.0**-60)
 #: Quotients up to this size are exact; larger ones are beyond every range.
 _MOST_QUOTIENT: Final = 1024.0
 
-store_byte: Final = make_store(1)
-
 
 @intrinsic
 def room(_: Any) -> Any:
-    """Return the address of 512 bytes on the stack."""
+    """Return the address of room for two tables on the stack."""
 
     def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
-        return b.ptrtoint(allocate(b, ir.ArrayType(I8, 512)), I64)
+        return b.ptrtoint(allocate(b, ir.ArrayType(I8, 2 * SIZE)), I64)
 
     return types.int64(), emit
 
@@ -81,6 +79,7 @@ def make(
     in_one, adds = bool(second) and result != "f32", combined == "add"
     by_row, by_lanes, by_table = moves == "row", moves == "lanes", bool(function)
     many, across = along == "row", along == "lanes"
+    look_up = make_look_up(isa)
 
     def quantise(
         begin: int, end: int, src0: int, src1: int, dst: int, scale0: int, point0: int, scale1: int, point1: int,
@@ -121,25 +120,15 @@ def make(
                 factor0 = factor0 * factor1 / divisor
         if by_table:
             bytes_of = room()
-            table = bytes_of + 256
-            for byte in range(256):
+            table = bytes_of + SIZE
+            for byte in range(SIZE):
                 store_byte(bytes_of + byte, byte)
-            for at in range(0, 256, 16):
+            for at in range(0, SIZE, 16):
                 convert(bytes_of + at, 0, 0, table + at, 16, factor0, minus0, factor1, minus1, divisor, plus, bound, low_limit,
                         high_limit, reciprocal, a, b, simple)  # fmt: skip
             at = begin * inner
-            stop = min(count, end * inner)
-            while at + 4 <= stop:
-                p, q = load_u8(table + load_u8(src0 + at)), load_u8(table + load_u8(src0 + at + 1))
-                r, s = load_u8(table + load_u8(src0 + at + 2)), load_u8(table + load_u8(src0 + at + 3))
-                store_byte(dst + at, p)
-                store_byte(dst + at + 1, q)
-                store_byte(dst + at + 2, r)
-                store_byte(dst + at + 3, s)
-                at += 4
-            while at < stop:
-                store_byte(dst + at, load_u8(table + load_u8(src0 + at)))
-                at += 1
+            # The 256 numbers are not read again.
+            look_up(src0 + at, dst + at, min(count, end * inner) - at, table, bytes_of)
             return
         for row in range(begin * together, min(rows, end * together)):
             first = row * inner

@@ -53,6 +53,23 @@ def _permute(name: str) -> str:
     return _function(name, "<16 x float>", "<16 x float> %from, <16 x i32> %numbers", lines, "%r15")
 
 
+def _permute_words(name: str) -> str:
+    """VPERMI2W: each lane takes the lane, of 64 in two vectors, whose number is in the lowest six bits."""
+    numbers = ", ".join(f"i32 {lane}" for lane in range(64))
+    lines = [
+        f"%both = shufflevector <32 x i16> %low, <32 x i16> %high, <64 x i32> <{numbers}>",
+        "%n = and <32 x i16> %numbers, splat (i16 63)",
+    ]
+    for lane in range(32):
+        before = f"%r{lane - 1}" if lane else "poison"
+        lines += [
+            f"%n{lane} = extractelement <32 x i16> %n, i32 {lane}",
+            f"%e{lane} = extractelement <64 x i16> %both, i16 %n{lane}",
+            f"%r{lane} = insertelement <32 x i16> {before}, i16 %e{lane}, i32 {lane}",
+        ]
+    return _function(name, "<32 x i16>", "<32 x i16> %low, <32 x i16> %numbers, <32 x i16> %high", lines, "%r31")
+
+
 def _multiply_pairs(name: str) -> str:
     """VPMADDWD: the sums of the products of two neighbouring numbers of 16 bits, which wrap."""
     lines = [
@@ -192,6 +209,7 @@ def _function(name: str, result: str, arguments: str, lines: Iterable[str], valu
 #: LLVM's name of an instruction -> the flag in /proc/cpuinfo of processors that have it, and what writes its function.
 _FUNCTIONS: Final[dict[str, tuple[str, Callable[[str], str]]]] = {
     "llvm.x86.avx512.permvar.sf.512": ("avx512f", _permute),
+    "llvm.x86.avx512.vpermi2var.hi.512": ("avx512bw", _permute_words),
     "llvm.x86.avx512.pmaddw.d.512": ("avx512bw", _multiply_pairs),
     "llvm.x86.avx512.psad.bw.512": ("avx512bw", _add_differences),
     "llvm.x86.avx512.mask.scalef.ps.512": ("avx512f", _scale),

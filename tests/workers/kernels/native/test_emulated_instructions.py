@@ -98,6 +98,13 @@ def test_lanes_are_permuted_by_the_lowest_four_bits() -> None:
     np.testing.assert_array_equal(found, np.take_along_axis(values, numbers & 15, 1))
 
 
+def test_lanes_of_two_vectors_of_words_are_permuted_by_the_lowest_six_bits() -> None:
+    low, numbers, high = (whole_numbers(np.int16) for _ in range(3))
+    given = [(WORDS, low), (WORDS, numbers), (WORDS, high)]
+    found = computed("avx512bw", "llvm.x86.avx512.vpermi2var.hi.512", np.int16, given, WORDS)
+    np.testing.assert_array_equal(found, np.take_along_axis(np.concatenate((low, high), 1), numbers & 63, 1))
+
+
 def test_pairs_of_16_bits_are_multiplied_and_added() -> None:
     left, right = whole_numbers(np.int16), whole_numbers(np.int16)
     found = computed("avx512bw", "llvm.x86.avx512.pmaddw.d.512", np.int32, [(WORDS, left), (WORDS, right)], vec.VI)
