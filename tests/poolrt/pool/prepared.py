@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import pytest
 
 import poolrt
 from poolrt.runs.client_ring import ClientRing
 from poolrt.runs.prepared_places import PreparedPlaces
+from poolrt.workers.ipc.ring import SubmittingRing
 
 from .processes import relu_graph, wait_until
 
@@ -18,6 +21,25 @@ X = np.arange(-16, 16, dtype=np.float32).reshape(4, 8)
 
 def rings_of(pool: poolrt.Pool) -> list[ClientRing]:
     return [*pool._session.link.client.rings._rings.values()]
+
+
+def note_probes(monkeypatch: pytest.MonkeyPatch) -> list[SubmittingRing]:
+    """Return a list that gets the ring of each entry without a run: clients that wait long see by them that a worker gets on."""
+    probes: list[SubmittingRing] = []
+    append = SubmittingRing.append
+
+    def noted(ring: SubmittingRing, model: int, inputs: Sequence[int], outputs: Sequence[int]) -> int:
+        if not model:
+            probes.append(ring)
+        return append(ring, model, inputs, outputs)
+
+    monkeypatch.setattr(SubmittingRing, "append", noted)
+    return probes
+
+
+def count_runs(ring: ClientRing, probes: list[SubmittingRing]) -> int:
+    """Return how many runs have been submitted on a ring, without its probes."""
+    return ring._ring.submitted - probes.count(ring._ring)
 
 
 def places_of(model: poolrt.Model) -> list[PreparedPlaces]:

@@ -17,23 +17,26 @@ import pytest
 
 import poolrt
 from poolrt.errors import PoolClosed, PoolError
-from poolrt.runs.client_ring import ClientRing
+from poolrt.runs import held_up
 from poolrt.runs.ring_entry import RingEntry
-from poolrt.workers.ipc.ring import DONE, RETURNED, SubmittingRing
+from poolrt.workers.ipc.ring import CAPACITY, DONE, HEADS, RETURNED, SUBMITTED, SubmittingRing
 
+from .prepared import count_runs, note_probes, rings_of
 from .processes import BOUND_S, is_alive, load_long, relu_graph, wait_until, workers_of
 from .servers import started
 
 _X = np.arange(-16, 16, dtype=np.float32).reshape(4, 8)
+_Probes = list[SubmittingRing]
 
 
-def _rings(pool: poolrt.Pool) -> list[ClientRing]:
-    return [*pool._session.link.client.rings._rings.values()]
+@pytest.fixture
+def probes(monkeypatch: pytest.MonkeyPatch) -> _Probes:
+    return note_probes(monkeypatch)
 
 
-def _entries(pool: poolrt.Pool) -> int:
+def _runs(pool: poolrt.Pool, probes: _Probes) -> int:
     """Return how many runs have been submitted on the rings of a pool."""
-    return sum(ring._ring.submitted for ring in _rings(pool))
+    return sum(count_runs(ring, probes) for ring in rings_of(pool))
 
 
 def _run(model: poolrt.Model) -> None:
@@ -45,7 +48,7 @@ def _load(pool: poolrt.Pool) -> poolrt.Model:
     model = pool.load(relu_graph())
     for _ in range(8):
         _run(model)
-    assert _entries(pool) > 0
+    assert any(ring._ring.submitted for ring in rings_of(pool))
     return model
 
 
@@ -77,9 +80,12 @@ def own_pool(settings: dict[str, Any]) -> Iterator[poolrt.Pool]:
         yield pool
 
 
-def test_runs_on_rings_need_no_coordinator(own_pool: poolrt.Pool) -> None:
+def test_runs_on_rings_need_no_coordinator(
+    own_pool: poolrt.Pool, probes: _Probes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(held_up, "_HELD_UP_S", BOUND_S)  # runs that leave a worker without a processor do need it
     model = _load(own_pool)
-    before, pid = _entries(own_pool), own_pool.stats()["pid"]
+    before, pid = _runs(own_pool, probes), own_pool.stats()["pid"]
     _run(model)
     os.kill(pid, signal.SIGSTOP)
     try:
@@ -87,18 +93,22 @@ def test_runs_on_rings_need_no_coordinator(own_pool: poolrt.Pool) -> None:
             _run(model)
     finally:
         os.kill(pid, signal.SIGCONT)
-    assert _entries(own_pool) == before + 51
-    assert sum(worker["runs"] for worker in own_pool.stats()["workers"]) == 8 + 51
+    assert _runs(own_pool, probes) == before + 51
+    wait_until(
+        lambda: sum(worker["runs"] for worker in own_pool.stats()["workers"]) == 8 + 51 + len(probes), "all are counted"
+    )
 
 
-def test_a_run_whose_worker_is_killed_before_it_begins_is_done_by_another(own_pool: poolrt.Pool) -> None:
+def test_a_run_whose_worker_is_killed_before_it_begins_is_done_by_another(
+    own_pool: poolrt.Pool, probes: _Probes
+) -> None:
     model = _load(own_pool)
-    before = _entries(own_pool)
+    before = _runs(own_pool, probes)
     pids = workers_of(own_pool)
     for pid in pids:
         os.kill(pid, signal.SIGSTOP)
     with _in_thread(lambda: _run(model)) as outcome:
-        wait_until(lambda: _entries(own_pool) == before + 1, "the run is submitted")
+        wait_until(lambda: _runs(own_pool, probes) == before + 1, "the run is submitted")
         for pid in pids:
             os.kill(pid, signal.SIGKILL)
     assert outcome == [None]
@@ -159,12 +169,12 @@ def test_slots_of_an_interrupted_run_are_used_again_only_when_it_has_ended(own_p
     model = load_long(own_pool)
     x = np.zeros((512, 512), np.float32)
     pids = workers_of(own_pool)
-    before = sum(ring._ring.taken for ring in _rings(own_pool))
-    with _interrupted_when(lambda: sum(ring._ring.taken for ring in _rings(own_pool)) > before):
+    before = sum(ring._ring.taken for ring in rings_of(own_pool))
+    with _interrupted_when(lambda: sum(ring._ring.taken for ring in rings_of(own_pool)) > before):
         model.run(x=x)
     for pid in pids:
         os.kill(pid, signal.SIGSTOP)
-    (used,) = (ring for ring in _rings(own_pool) if ring.under_way)
+    (used,) = (ring for ring in rings_of(own_pool) if ring.under_way)
     (entry,) = used.under_way
     assert isinstance(entry, RingEntry)
     assert entry.status == 0
@@ -180,18 +190,18 @@ def test_slots_of_an_interrupted_run_are_used_again_only_when_it_has_ended(own_p
     assert set(entry.outputs) <= {*memory.take_outputs([x.nbytes] * 4)}
 
 
-def test_an_interrupted_run_that_no_worker_has_begun_never_begins(own_pool: poolrt.Pool) -> None:
+def test_an_interrupted_run_that_no_worker_has_begun_never_begins(own_pool: poolrt.Pool, probes: _Probes) -> None:
     model = _load(own_pool)
     pids = workers_of(own_pool)
-    before = _entries(own_pool)
-    runs = sum(ring._ring.taken for ring in _rings(own_pool))
+    before = {ring: count_runs(ring, probes) for ring in rings_of(own_pool)}
+    taken = sum(ring._ring.taken for ring in rings_of(own_pool))
     for pid in pids:
         os.kill(pid, signal.SIGSTOP)
-    with _interrupted_when(lambda: _entries(own_pool) > before):
+    with _interrupted_when(lambda: _runs(own_pool, probes) > sum(before.values())):
         _run(model)
-    assert not any(ring.under_way for ring in _rings(own_pool))
-    (used,) = (ring for ring in _rings(own_pool) if ring._ring.done < ring._ring.submitted)
-    assert sum(ring._ring.taken for ring in _rings(own_pool)) == runs
+    assert not any(ring.under_way for ring in rings_of(own_pool))
+    (used,) = (ring for ring in rings_of(own_pool) if count_runs(ring, probes) > before.get(ring, 0))
+    assert sum(ring._ring.taken for ring in rings_of(own_pool)) == taken
     for pid in pids:
         os.kill(pid, signal.SIGCONT)
     wait_until(lambda: used._ring.done == used._ring.submitted, "the worker returns it")
@@ -199,9 +209,9 @@ def test_an_interrupted_run_that_no_worker_has_begun_never_begins(own_pool: pool
     _run(model)
 
 
-def test_threads_share_the_rings_of_a_pool(own_pool: poolrt.Pool) -> None:
+def test_threads_share_the_rings_of_a_pool(own_pool: poolrt.Pool, probes: _Probes) -> None:
     model = _load(own_pool)
-    before = _entries(own_pool)
+    before = _runs(own_pool, probes)
     drawn = [np.random.default_rng(seed).standard_normal((4, 8)).astype(np.float32) for seed in range(8)]
     wrong: list[int] = []
 
@@ -217,7 +227,7 @@ def test_threads_share_the_rings_of_a_pool(own_pool: poolrt.Pool) -> None:
         thread.join(BOUND_S)
         assert not thread.is_alive()
     assert not wrong
-    assert _entries(own_pool) == before + 800
+    assert _runs(own_pool, probes) == before + 800
 
 
 def test_runs_are_right_whichever_side_spins(settings: dict[str, Any]) -> None:
@@ -230,10 +240,10 @@ def test_runs_are_right_whichever_side_spins(settings: dict[str, Any]) -> None:
                 os.sched_setaffinity(0, {mine})
                 for pid in used:
                     os.sched_setaffinity(pid, {theirs})
-                before = {ring: ring._ring.submitted for ring in _rings(pool)}
+                before = {ring: ring._ring.submitted for ring in rings_of(pool)}
                 for _ in range(100):
                     _run(model)
-                taken = [ring for ring in _rings(pool) if ring._ring.submitted > before.get(ring, 0)]
+                taken = [ring for ring in rings_of(pool) if ring._ring.submitted > before.get(ring, 0)]
                 assert taken
                 assert all(ring._ring.worker_ran == theirs + 1 for ring in taken)
         finally:
@@ -241,17 +251,18 @@ def test_runs_are_right_whichever_side_spins(settings: dict[str, Any]) -> None:
 
 
 def _change(place: int, value: int) -> Callable[[SubmittingRing], None]:
-    """Return a change of an entry's word."""
+    """Return what publishes an entry with another word: a worker that is awake could execute one that is changed later."""
 
     def change(ring: SubmittingRing) -> None:
-        sequence = ring.append(_model_of(ring), [0], [4096])
-        ring._words[64 + (sequence - 1) % 64 * 32 + place] = value
+        sequence = ring.submitted + 1
+        words = [sequence, ring.number, ring.model_of(sequence - 1), 1, 1, 0, 0, 4096]
+        words[place] = value
+        head = HEADS[(sequence - 1) % CAPACITY]
+        for number, word in enumerate(words, head):
+            ring.words[number] = word
+        ring.words[SUBMITTED] = sequence
 
     return change
-
-
-def _model_of(ring: SubmittingRing) -> int:
-    return ring.model_of(ring.submitted)
 
 
 def _jump(ring: SubmittingRing) -> None:
@@ -294,7 +305,7 @@ def test_a_client_that_writes_its_workers_count_loses_its_connection_and_others_
     with poolrt.connect(server, reconnect_timeout_s=0) as pool, poolrt.connect(server, reconnect_timeout_s=0) as rude:
         model = _load(pool)
         _load(rude)
-        for ring in _rings(rude):
+        for ring in rings_of(rude):
             ring._ring.words[DONE] = 2**64 - 1
         wait_until(lambda: pool.stats()["clients"] == 1, "the client is disconnected")
         _run(model)
@@ -307,7 +318,7 @@ def _break_the_rules(server: Path, write: Callable[[SubmittingRing], None]) -> N
     with poolrt.connect(server) as pool, poolrt.connect(server, reconnect_timeout_s=0) as rude:
         model, rude_model = _load(pool), _load(rude)
         pids = workers_of(pool)
-        ring = next(ring for ring in _rings(rude) if ring._ring.submitted)
+        ring = next(ring for ring in rings_of(rude) if ring._ring.submitted)
         os.set_blocking(ring._bell.fileno(), True)
         write(ring._ring)
         with suppress(BrokenPipeError):  # a worker that was awake has found it by itself
@@ -330,7 +341,7 @@ def server(tmp_path_factory: pytest.TempPathFactory, settings: dict[str, Any]) -
 def _uses_both(pool: poolrt.Pool, model: poolrt.Model) -> bool:
     """Let a client read what has come; return whether two rings accept its model."""
     pool.stats()
-    return sum(model._loaded.number in ring.models for ring in _rings(pool)) == 2
+    return sum(model._loaded.number in ring.models for ring in rings_of(pool)) == 2
 
 
 def _share_workers(pools: Sequence[poolrt.Pool], models: Sequence[poolrt.Model]) -> bool:
