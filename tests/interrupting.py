@@ -1,12 +1,26 @@
-"""Interrupts of the main thread at a chosen moment of a call."""
+"""Interrupts of the main thread: at a chosen moment of a call, or after a time."""
 
 from __future__ import annotations
 
+import _weakrefset
+import gc
 import signal
 import sys
 import time
-from collections.abc import Callable
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import FrameType
+from typing import Final
+
+#: The functions that weak references call: file and name.
+_WEAK: Final = {
+    (weakref.__file__, "__call__"),
+    (weakref.__file__, "remove"),
+    (_weakrefset.__file__, "_remove"),
+}
+#: Seconds after which an interrupt is tried again.
+_AGAIN_S: Final = 1e-5
 
 
 def is_interrupted(work: Callable[[], object], moment: int, file: str) -> bool:
@@ -35,4 +49,38 @@ def is_interrupted(work: Callable[[], object], moment: int, file: str) -> bool:
         return True
     finally:
         sys.setprofile(None)
+    return False
+
+
+@contextmanager
+def interrupted_by_timer(error: type[BaseException]) -> Iterator[None]:
+    """Raise an error in the block when the timer `signal.ITIMER_REAL` ends, which the block sets.
+
+    Python drops what a callback of the garbage collector (Hypothesis has one) or a finalizer raises, so it is raised after these.
+    """
+
+    def interrupt(_number: int, frame: FrameType | None) -> None:
+        if _is_dropped(frame):
+            signal.setitimer(signal.ITIMER_REAL, _AGAIN_S)
+        else:
+            raise error
+
+    bound = signal.setitimer(signal.ITIMER_REAL, 0)  # of the whole test, by pytest
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_REAL, *bound)
+
+
+def _is_dropped(frame: FrameType | None) -> bool:
+    """Return whether Python drops what is raised in a frame."""
+    callbacks = [getattr(callback, "__code__", None) for callback in gc.callbacks]
+    while frame is not None:
+        code = frame.f_code
+        if code in callbacks or code.co_name == "__del__" or (code.co_filename, code.co_name) in _WEAK:
+            return True
+        frame = frame.f_back
     return False

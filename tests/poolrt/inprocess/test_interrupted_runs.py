@@ -9,6 +9,7 @@ import numpy as np
 
 from poolrt import Executor, Graph
 from poolrt.workers.primitives.provider import PrimitiveProvider
+from tests.interrupting import interrupted_by_timer
 
 from .networks import array
 
@@ -17,10 +18,6 @@ SECONDS = 0.3
 
 class Interrupted(BaseException):
     """What the handler raises, as Python's own one raises KeyboardInterrupt."""
-
-
-def interrupt(_signal: int, _frame: object) -> None:
-    raise Interrupted
 
 
 def test_runs_that_signals_interrupt_leave_later_ones_right(cache: PrimitiveProvider) -> None:
@@ -32,8 +29,7 @@ def test_runs_that_signals_interrupt_leave_later_ones_right(cache: PrimitiveProv
     given = [(array(3, 50, seed=2 * n), array(3, 50, seed=2 * n + 1)) for n in range(8)]
     executor.run(x=given[0][0], y=given[0][1])
     interrupted = ended = 0
-    before = signal.signal(signal.SIGALRM, interrupt)
-    try:
+    with interrupted_by_timer(Interrupted):
         end = time.monotonic() + SECONDS
         while time.monotonic() < end or not interrupted:
             x_given, y_given = given[(interrupted + ended) % len(given)]
@@ -48,9 +44,6 @@ def test_runs_that_signals_interrupt_leave_later_ones_right(cache: PrimitiveProv
                 ended += 1
                 np.testing.assert_allclose(found["doubled"], 2 * x_given)
                 np.testing.assert_allclose(found["sum"], 2 * x_given + y_given, rtol=1e-6)
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
     again = executor.run(x=given[3][0], y=given[3][1])
     np.testing.assert_allclose(again["sum"], 2 * given[3][0] + given[3][1], rtol=1e-6)
     statistics = executor.context.statistics()

@@ -19,6 +19,7 @@ import poolrt.onnx as ort
 from poolrt.errors import WorkerLost
 from poolrt.onnx import stages
 from poolrt.workers.primitives.provider import PrimitiveProvider
+from tests.interrupting import interrupted_by_timer
 
 from . import staged_models
 from .models import Array, rival, session
@@ -283,11 +284,8 @@ def test_an_interrupt_in_any_stage_leaves_a_session_that_runs(cache: PrimitivePr
     class Interrupt(BaseException):
         pass
 
-    def interrupt(number: int, frame: Any) -> None:
-        raise Interrupt
-
-    former, ended = signal.signal(signal.SIGALRM, interrupt), 0
-    try:
+    ended = 0
+    with interrupted_by_timer(Interrupt):
         for number, delay in enumerate(random.uniform(1e-5, 2e-3, 60)):
             try:
                 signal.setitimer(signal.ITIMER_REAL, delay)
@@ -295,9 +293,6 @@ def test_an_interrupt_in_any_stage_leaves_a_session_that_runs(cache: PrimitivePr
                 signal.setitimer(signal.ITIMER_REAL, 0)
             except Interrupt:
                 ended += 1
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, former)
     assert ended > 5
     for feed in every:
         check(found, expected, feed)
