@@ -48,11 +48,15 @@ class _Field(NamedTuple):
 
 
 class _Definition(NamedTuple):
-    """The fields of a class, inherited ones first, and the options that its methods depend on."""
+    """The fields of a class, inherited ones first, and the options that its methods depend on.
+
+    ``given`` are the names of those that the constructor takes.
+    """
 
     fields: tuple[_Field, ...]
     frozen: bool
     slots: bool
+    given: tuple[str, ...]
 
 
 def _dataclass(
@@ -70,13 +74,14 @@ def _dataclass(
 
     def define(cls: Any) -> Any:
         own = _own_fields(cls)
-        definition = _Definition(_all_fields(cls, own, frozen), frozen, slots)
+        found = _all_fields(cls, own, frozen)
+        definition = _Definition(found, frozen, slots, tuple([each.name for each in found if each.init]))
         added: dict[str, Any] = {
             "__dataclass_fields__": Deferred(_standard_fields),
             "__dataclass_params__": Deferred(_standard_params),
             "__deferred__": definition,
             "__replace__": _replace,
-            "__match_args__": tuple([each.name for each in definition.fields if each.init]),
+            "__match_args__": definition.given,
             **({"__init__": Deferred(_init)} if init else {}),
             **({"__repr__": Deferred(_repr)} if repr else {}),
             **({"__eq__": Deferred(_eq)} if eq else {}),
@@ -127,11 +132,13 @@ def _fields(data: Any) -> tuple[Any, ...]:
 
 def _replace(data: Any, /, **changes: Any) -> Any:
     """Return data of the same class, with other values of some fields, as `dataclasses.replace` does."""
-    for each in type(data).__deferred__.fields:
-        if not each.init and each.name in changes:
-            raise ValueError(f"field {each.name} is declared with init=False, it cannot be specified with replace()")
-        if each.init and each.name not in changes:
-            changes[each.name] = getattr(data, each.name)
+    definition: _Definition = type(data).__deferred__
+    for name in definition.given:
+        if name not in changes:
+            changes[name] = getattr(data, name)
+    if len(changes) > len(definition.given):
+        for name in [each.name for each in definition.fields if not each.init and each.name in changes]:
+            raise ValueError(f"field {name} is declared with init=False, it cannot be specified with replace()")
     return type(data)(**changes)
 
 

@@ -44,6 +44,8 @@ _BYTES: Final = (0, -1, 0xC4, 0xC5, 0xC6)
 _SEQUENCE: Final = (0x90, 15, 0, 0xDC, 0xDD)
 _TABLE: Final = (0x80, 15, 0, 0xDE, 0xDF)
 _EXTENSION: Final = (0, -1, 0xC7, 0xC8, 0xC9)
+#: The longest text, in characters, of those that are kept packed: data types and layouts.
+_SHORT: Final = 16
 _FLOAT: Final = struct.Struct(">Bd")
 #: Code, form, least integer, and the first one that is too large; the smallest forms first.
 _INTEGERS: Final = (
@@ -193,7 +195,10 @@ def _pack_into(packed: bytearray, value: Any, place: _Place, depth: int) -> None
     elif isinstance(value, (tuple, list)):
         packed += _frame(len(value), _SEQUENCE)
         for index, item in enumerate(value):
-            _pack_into(packed, item, (place, index, True), depth + 1)
+            if type(item) is int:  # most are: sizes and strides
+                packed += _pack_integer(item)
+            else:
+                _pack_into(packed, item, (place, index, True), depth + 1)
     elif isinstance(value, Mapping):
         items = sorted([(_pack_name(name, place), name, item) for name, item in value.items()], key=itemgetter(0))
         if any(one[0] == other[0] for one, other in itertools.pairwise(items)):
@@ -201,7 +206,10 @@ def _pack_into(packed: bytearray, value: Any, place: _Place, depth: int) -> None
         packed += _frame(len(items), _TABLE)
         for packed_name, name, item in items:
             packed += packed_name
-            _pack_into(packed, item, (place, name, False), depth + 1)
+            if type(item) is str and len(item) <= _SHORT:
+                packed += _pack_text(item)
+            else:
+                _pack_into(packed, item, (place, name, False), depth + 1)
     else:
         raise TypeError(
             f"field {_text_of(place)} is a {type(value).__name__}; a key holds None, bool, int, float, str, bytes and tuples, "
@@ -250,9 +258,9 @@ def _pack_name(name: object, place: _Place) -> bytes:
 
 
 @lru_cache(maxsize=1024)
-def _pack_text(name: str) -> bytes:
-    """Pack the name of a field; most keys have the same ones."""
-    return _pack(name)
+def _pack_text(text: str) -> bytes:
+    """Pack the name of a field, or a short text; most keys have the same ones."""
+    return _pack(text)
 
 
 def _unpack(canonical: bytes) -> Any:

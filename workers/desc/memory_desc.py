@@ -56,7 +56,19 @@ class Layout(NamedTuple):
 
     def block_of(self, dim: int) -> int:
         """Return the product of the inner blocks of a dimension, 1 if it is not blocked."""
-        return math.prod(size for d, size in self.blocks if d == dim)
+        found = 1
+        for of, size in self.blocks:
+            if of == dim:
+                found *= size
+        return found
+
+    def pad(self, dims: tuple[int, ...]) -> tuple[int, ...]:
+        """Return dimensions rounded up to their blocks."""
+        if not self.blocks:
+            return dims
+        return tuple(
+            [-(-size // block) * block for size, block in zip(dims, map(self.block_of, range(len(dims))), strict=True)]
+        )
 
 
 def plain_tag(ndims: int) -> str:
@@ -113,6 +125,9 @@ class MemoryDesc:
     tag: str = ""
     strides: tuple[int, ...] = ()
     _hash: int = field(init=False, repr=False, compare=False)
+    #: Kept: a plan asks for them some hundred times for each of its steps. None and 0 for a layout that is not chosen yet.
+    _padded_dims: tuple[int, ...] | None = field(init=False, repr=False, compare=False)
+    _nbytes: int = field(init=False, repr=False, compare=False)
 
     def __new__(
         cls, dims: Sequence[int], dtype: object, tag: str | Sequence[int] = "", strides: Sequence[int] = ()
@@ -172,12 +187,8 @@ class MemoryDesc:
 
     @property
     def padded_dims(self) -> tuple[int, ...]:
-        """Dimensions rounded up to their blocks."""
-        layout = self.layout
-        if not layout.blocks:
-            return self.dims
-        blocks = [layout.block_of(i) for i in range(self.ndims)]
-        return tuple(-(-d // block) * block for d, block in zip(self.dims, blocks, strict=True))
+        """Dimensions rounded up to their blocks. Raises ValueError for ``any``."""
+        return self.layout.pad(self.dims) if self._padded_dims is None else self._padded_dims
 
     @property
     def elements(self) -> int:
@@ -186,11 +197,8 @@ class MemoryDesc:
 
     @property
     def nbytes(self) -> int:
-        """Bytes in memory, from the first element to the last, padding and gaps included."""
-        if self.strides:
-            reach = sum((d - 1) * s for d, s in zip(self.dims, self.strides, strict=True))
-            return (reach + 1) * item_size(self.dtype)
-        return math.prod(self.padded_dims) * item_size(self.dtype)
+        """Bytes in memory, from the first element to the last, padding and gaps included. Raises ValueError for ``any``."""
+        return self._nbytes if self._padded_dims is not None else math.prod(self.padded_dims)
 
     def outer_strides(self) -> tuple[int, ...]:
         """Return for each dimension the stride, in elements, of its outermost index (one step = one whole block)."""
@@ -234,7 +242,14 @@ def _described(dims: tuple[int, ...], dtype: object, tag: str, strides: tuple[in
     desc = object.__new__(MemoryDesc)
     for name, value in {**values, "_hash": hash(tuple(values.values()))}.items():
         object.__setattr__(desc, name, value)
-    nbytes = desc.elements * item_size(desc.dtype) if desc.is_any else desc.nbytes
+    padded = None if desc.is_any else desc.layout.pad(dims)
+    if strides:
+        elements = sum((d - 1) * s for d, s in zip(dims, strides, strict=True)) + 1
+    else:
+        elements = math.prod(dims if padded is None else padded)
+    nbytes = elements * item_size(desc.dtype)
+    object.__setattr__(desc, "_padded_dims", padded)
+    object.__setattr__(desc, "_nbytes", 0 if padded is None else nbytes)
     if max(strides, default=0) > MOST_BYTES:
         raise ValueError(f"strides: {shorten(strides)} exceed {MOST_BYTES}")
     if max((nbytes, *dims)) > MOST_BYTES:

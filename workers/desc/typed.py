@@ -188,6 +188,8 @@ def to_floats(name: str, values: object, owner: str = "") -> tuple[float, ...]:
 
 def to_integer(name: str, value: object, owner: str = "") -> int:
     """Return an integer of any type as one of Python's. Raises ValueError as `to_float` does."""
+    if type(value) is int and LEAST <= value <= MOST:
+        return value
     return int(_convert(owner, _Field(name, _KINDS["int"], many=False, optional=False), value))
 
 
