@@ -8,6 +8,7 @@ reordered when the graph is loaded, not in every run.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 
 from poolrt.workers.desc import Arg, MemoryDesc, PrimitiveAttr, Reorder
 from poolrt.workers.desc.equivalence import same_bytes
@@ -77,14 +78,20 @@ class LayoutInserter:
         for references in (False, True):
             for place in dict.fromkeys((home or engine, engine)):
                 try:
-                    return primitive_desc(Reorder(src, dst), PrimitiveAttr(), self._targets[place], references), place
+                    return _reorder(src, dst, self._targets[place], references), place
                 except UnsupportedPrimitive as error:
                     refused = error
         if HOST in (home, engine):
             raise refused
-        return primitive_desc(Reorder(src, dst), PrimitiveAttr(), self._targets[HOST]), HOST
+        return _reorder(src, dst, self._targets[HOST], True), HOST
 
     def _is_whole(self, version: Version) -> bool:
         """Return whether a tensor is all of a constant in its first form, which can be reordered when it is loaded."""
         constant = self._builder.constant_of(version)
         return constant.reorder is None and version.start == 0 and version.desc.nbytes == constant.nbytes
+
+
+@lru_cache(maxsize=512)
+def _reorder(src: MemoryDesc, dst: MemoryDesc, target: Target, references: bool) -> PrimitiveDesc:
+    """Return the reorder to use. Kept, with its key: the plans of a model for other sizes reorder the same weights."""
+    return primitive_desc(Reorder(src, dst), PrimitiveAttr(), target, references)
