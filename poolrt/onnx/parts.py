@@ -12,7 +12,7 @@ from poolrt.graph.onnx.element_types import number_of
 from poolrt.graph.onnx.model_file import onnx_package, tensor
 from poolrt.graph.onnx.node_order import in_order
 from poolrt.graph.onnx.operators.random_numbers import draws
-from poolrt.graph.onnx.scope import names_read
+from poolrt.graph.onnx.read_node import names_read, read_nodes
 
 from .strings import DOMAINS, STRING, find_strings, stored_strings, string_tensor
 
@@ -62,7 +62,7 @@ class Body:
                 others.append(node)
             else:
                 kept.update((name, texts) for name in node.output[:1])
-        return cls(model, in_order(others, kept.__contains__), kept, outside, dict(types or {}))
+        return cls(model, in_order(read_nodes(others), kept.__contains__), kept, outside, dict(types or {}))
 
     @cached_property
     def maker(self) -> dict[str, int]:

@@ -12,7 +12,7 @@ from poolrt.graph.errors import ModelError, UnsupportedNode
 from poolrt.graph.onnx.element_types import GRAPH_TYPES
 from poolrt.graph.onnx.importer import find_missing, import_model
 from poolrt.graph.onnx.model_file import ModelFile, read_model
-from poolrt.graph.onnx.scope import names_read
+from poolrt.graph.onnx.read_node import ReadNode, names_read, read_nodes
 from poolrt.settings import Settings
 
 from .errors import InvalidArgument, InvalidGraph, InvalidProtobuf, NoSuchFile, as_session_errors, not_implemented
@@ -45,6 +45,7 @@ class SessionModel:
         self._engine = engine
         self._fpmath_mode = fpmath_mode
         self._whole: Part | None = None
+        self._nodes: Sequence[ReadNode] | None = None
         with as_session_errors():
             #: The weights by name.
             self.initializers: dict[str, NDArray[Any]] = self._file.initializers(but=STRING)
@@ -101,7 +102,9 @@ class SessionModel:
 
         Raises InvalidGraph and NotImplemented.
         """
-        return self._import(self._file, self.initializers, shapes, values)
+        if self._nodes is None:
+            self._nodes = read_nodes(self._file.proto.graph.node)
+        return self._import(self._file, self.initializers, self._nodes, shapes, values)
 
     def whole_part(self) -> Part:
         """Return the part that has all nodes. Functions of the model are replaced by their nodes."""
@@ -126,12 +129,13 @@ class SessionModel:
     ) -> Graph:
         """Return the graph of a part; ``view`` has the fields of a GraphProto. Raises InvalidGraph and NotImplemented."""
         proto = SimpleNamespace(graph=view, opset_import=self._file.proto.opset_import, functions=())
-        return self._import(ModelFile(proto, self._file.label), initializers, shapes, values)
+        return self._import(ModelFile(proto, self._file.label), initializers, read_nodes(view.node), shapes, values)
 
     def _import(
         self,
         file: ModelFile,
         initializers: Mapping[str, NDArray[Any]],
+        nodes: Sequence[ReadNode],
         shapes: Mapping[str, Sequence[int]],
         values: Mapping[str, NDArray[Any]],
     ) -> Graph:
@@ -140,6 +144,7 @@ class SessionModel:
                 file,
                 self._settings,
                 initializers=initializers,
+                nodes=nodes,
                 shapes=shapes,
                 values=values,
                 name=self.name,

@@ -161,8 +161,8 @@ def _with_numbers(node: Any) -> tuple[Any, NDArray[Any]]:
     if not pool:
         raise InvalidGraph(f"{label(node)}: attribute pool_strings is missing; its input is strings")
     table, places = np.unique(np.array(pool, object), return_inverse=True)
-    changed = type(node)()
-    changed.CopyFrom(node)
+    changed = type(node.proto)()
+    changed.CopyFrom(node.proto)
     del changed.attribute[:]
     changed.attribute.extend(each for each in node.attribute if each.name not in ("pool_strings", "pool_int64s"))
     added = changed.attribute.add(name="pool_int64s", type=7)

@@ -29,6 +29,7 @@ from .node_order import in_order
 from .operators import OPERATORS, OPERATORS_OF, SEQUENCES
 from .patterns import Patterns
 from .ports import check_output, declared_shape, known_input, open_input
+from .read_node import ReadNode, attribute_value, read_nodes
 from .scope import Scope
 from .signatures import TypeMismatch, expected_types, find_schema
 from .tensor_sequence import Item, TensorSequence
@@ -82,6 +83,7 @@ def import_model(
     settings: Settings,
     *,
     initializers: Mapping[str, Array] | None = None,
+    nodes: Sequence[ReadNode] | None = None,
     batch: int | None = None,
     shapes: Mapping[str, Sequence[int]] | None = None,
     values: Mapping[str, ArrayLike] | None = None,
@@ -90,12 +92,13 @@ def import_model(
 ) -> Graph:
     """Return the graph of a model that has been read, for inputs of one set of shapes; see `load_onnx`.
 
-    ``initializers`` are those of the file, which several graphs then have in common. Raises what `load_onnx` raises.
+    ``initializers`` and ``nodes`` are those of the file, which several graphs then have in common. Raises what `load_onnx`
+    raises.
     """
     try:
         graph = Graph(name or file.name, engine)
         with watch_long("reading", "nodes", graph.name, settings.progress) as show:
-            importing = _Import(file, graph, Folding(settings.constant_bytes), show)
+            importing = _Import(file, graph, Folding(settings.constant_bytes), show, nodes)
             return importing.run(initializers, batch, dict(shapes or {}), dict(values or {}))
     except UnsupportedNode:
         raise
@@ -119,11 +122,19 @@ def find_missing(file: ModelFile, others: Container[str] = ()) -> None:
 
 
 class _Import:
-    def __init__(self, file: ModelFile, graph: Graph, folding: Folding, show: Callable[[int, int], None]) -> None:
+    def __init__(
+        self,
+        file: ModelFile,
+        graph: Graph,
+        folding: Folding,
+        show: Callable[[int, int], None],
+        nodes: Sequence[ReadNode] | None = None,
+    ) -> None:
         self.show = show
         self.file = file
         self.folding = folding
         self.proto = file.proto.graph
+        self.nodes = read_nodes(self.proto.node) if nodes is None else nodes
         self.graph = graph
         self.opset = max((int(o.version) for o in file.proto.opset_import if o.domain in _DOMAINS), default=1)
         self.functions = local_functions(file.proto)
@@ -131,6 +142,7 @@ class _Import:
         self.repeated: dict[str, int] = {}
         self.inputs: dict[int, str] = {}
         self.expanded: Counter[str] = Counter()
+        self.expansions = 0
         self.expanded_nodes = 0
         self.patterns = Patterns()
         self.bounds = Bounds()
@@ -147,7 +159,7 @@ class _Import:
             raise ModelError("it has sparse initialisers, which are not supported")
         if not self.proto.output:
             raise ModelError("it has no outputs")
-        scope = Scope.of_graph(self.proto, self.opset)
+        scope = Scope.of_graph(self.nodes, self.proto.output, self.opset)
         scope.found.update(self.file.initializers() if initializers is None else initializers)
         for declared in self.proto.input:
             if declared.name in scope.found:
@@ -185,7 +197,7 @@ class _Import:
 
     def _add_nodes(self, scope: Scope) -> None:
         """Add the nodes of the model's graph. Raises UnsupportedNode that names all that are not supported."""
-        nodes, total = iter(in_order(self.proto.node, scope.has)), len(self.proto.node)
+        nodes, total = iter(in_order(self.nodes, scope.has)), len(self.nodes)
         try:
             for number, node in enumerate(nodes):
                 self.show(total, number)
@@ -193,10 +205,10 @@ class _Import:
                     if not self._is_known(node):
                         self._add_missing(node)
                     continue
-                first, expanded = self.graph.node_count, self.expanded.total()
+                first, expansions = self.graph.node_count, self.expansions
                 try:
                     self._add_node(node, scope)
-                    self._note_source(node, scope, first, self.expanded.total() > expanded)
+                    self._note_source(node, scope, first, self.expansions > expansions)
                 except UnsupportedNode as error:
                     missing = _full_name(node) if isinstance(error, _MissingOperator) else ""
                     self.unsupported.add(error, node.output, missing=missing)
@@ -213,10 +225,10 @@ class _Import:
             raise
         self.unsupported.raise_if_found()
 
-    def _note_source(self, node: Any, scope: Scope, first: int, expanded: bool) -> None:
+    def _note_source(self, node: ReadNode, scope: Scope, first: int, expanded: bool) -> None:
         """Note which nodes of the graph a node of the model became."""
         known = not any(_is_computed(scope.found.get(name)) for name in node.output)
-        names = _label(node), str(node.op_type), scope.opset, tuple(node.input), tuple(node.output)
+        names = _label(node), node.op_type, scope.opset, node.input, node.output
         self.graph.sources.append(SourceNode(*names, first, self.graph.node_count, known, expanded))
 
     def _is_known(self, node: Any) -> bool:
@@ -240,7 +252,7 @@ class _Import:
         """Note a node whose operator poolrt does not have."""
         self.unsupported.add(_missing(node, _label(node), self.opset), node.output, missing=_full_name(node))
 
-    def _add_node(self, node: Any, scope: Scope) -> None:
+    def _add_node(self, node: ReadNode, scope: Scope) -> None:
         """Add one node. Raises UnsupportedNode for what poolrt does not have, ModelError for what is no ONNX."""
         attributes = scope.attributes(node)
         call = self._call(node, attributes, scope)
@@ -259,7 +271,9 @@ class _Import:
             if name and result is not None:
                 scope.found[name] = result
 
-    def _results(self, node: Any, attributes: list[Any], call: NodeCall, scope: Scope) -> tuple[Item | None, ...]:
+    def _results(
+        self, node: ReadNode, attributes: Sequence[Any], call: NodeCall, scope: Scope
+    ) -> tuple[Item | None, ...]:
         local = self.functions.get((node.domain, node.op_type))
         if local is not None:
             return self._expand(local, attributes, call, scope)
@@ -292,7 +306,9 @@ class _Import:
                 raise call.unsupported(f"its result {index} would be of type {dtype_of(result)}; expect {wanted}")
         return results
 
-    def _compute(self, node: Any, attributes: list[Any], call: NodeCall, scope: Scope) -> tuple[Item | None, ...]:
+    def _compute(
+        self, node: ReadNode, attributes: Sequence[Any], call: NodeCall, scope: Scope
+    ) -> tuple[Item | None, ...]:
         """Return the results of an operator, of the function that defines it if poolrt has no other form of it."""
         if has_empty(call.operands) and (schema := find_schema(node.op_type, "", scope.opset)) is not None:
             given = _resolved(node, attributes)
@@ -309,7 +325,7 @@ class _Import:
         return self._define(node, attributes, call, scope, refused)
 
     def _define(
-        self, node: Any, attributes: list[Any], call: NodeCall, scope: Scope, refused: Exception | None
+        self, node: ReadNode, attributes: Sequence[Any], call: NodeCall, scope: Scope, refused: Exception | None
     ) -> tuple[Item | None, ...]:
         """Return the results of the function that defines an operator. Raises ``refused``, or that there is none."""
         body = find_expansion(
@@ -327,9 +343,12 @@ class _Import:
             missing.is_computed = error.is_computed
             raise missing from error
         self.expanded[node.op_type] += 1
+        self.expansions += 1
         return results
 
-    def _expand(self, body: Expansion, attributes: list[Any], call: NodeCall, outer: Scope) -> tuple[Item | None, ...]:
+    def _expand(
+        self, body: Expansion, attributes: Sequence[Any], call: NodeCall, outer: Scope
+    ) -> tuple[Item | None, ...]:
         """Add the nodes of a function's body and return its results."""
         scope = Scope.of_function(body, attributes, call.items(), call.label, outer.depth + 1)
         self._add_inner(body.nodes, scope, call)
@@ -340,10 +359,10 @@ class _Import:
         self.expanded_nodes += len(nodes)
         if scope.depth > MOST_DEPTH or self.expanded_nodes > MOST_NODES:
             raise call.computed(f"functions of more than {MOST_NODES} nodes, or nested deeper than {MOST_DEPTH}")
-        for node in in_order(nodes, scope.has):
+        for node in in_order(read_nodes(nodes), scope.has):
             self._add_node(node, scope)
 
-    def _call(self, node: Any, attributes: list[Any], scope: Scope) -> NodeCall:
+    def _call(self, node: ReadNode, attributes: Sequence[Any], scope: Scope) -> NodeCall:
         label = scope.label(_label(node))
         operands: list[Operand | None] = []
         sequences: dict[int, TensorSequence] = {}
@@ -356,7 +375,10 @@ class _Import:
                 sequences[index] = found
             operands.append(None if isinstance(found, TensorSequence) else found)
         used = frozenset(index for index, name in enumerate(node.output) if name in scope.read)
-        attrs = {each.name: _attribute(each, label) for each in attributes}
+        if scope.given is None:
+            attrs = node.values(label)
+        else:  # they may refer to those of the function's node
+            attrs = {each.name: attribute_value(each, label) for each in attributes}
         name = self._unique(label)
         math = Tensors(self.graph, self.folding, lambda part: self._unique(f"{name}/{part}"))
         where = (self.graph, name, label, node.op_type, scope.opset)
@@ -412,10 +434,10 @@ def _missing(node: Any, label: str, opset: int, why: str = "") -> _MissingOperat
     return _MissingOperator(label, node.op_type, opset, f"poolrt has no such operator{where}{why}")
 
 
-def _resolved(node: Any, attributes: list[Any]) -> Any:
+def _resolved(node: ReadNode, attributes: Sequence[Any]) -> Any:
     """Return a node with its attributes' values in place of references to those of a function."""
     given = onnx_package().NodeProto()
-    given.CopyFrom(node)
+    given.CopyFrom(node.proto)
     del given.attribute[:]
     given.attribute.extend(attributes)
     return given
@@ -446,13 +468,3 @@ def _as_tuple(results: Results) -> tuple[Operand | None, ...]:
 def _label(node: Any) -> str:
     """Return a node's name in messages: its own, else its result's."""
     return str(node.name or (node.output[0] if node.output else node.op_type))
-
-
-def _attribute(attribute: Any, label: str) -> Any:
-    try:
-        return onnx_package().helper.get_attribute_value(attribute)
-    except ValueError as error:
-        # The error of the onnx package contains the whole attribute.
-        raise ModelError(
-            f"node {label!r}: attribute {attribute.name!r} has no value, or one of unknown type"
-        ) from error

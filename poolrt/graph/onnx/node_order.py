@@ -6,7 +6,7 @@ import heapq
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .scope import names_read
+from .read_node import names_read
 
 
 def in_order(nodes: Sequence[Any], is_known: Callable[[str], bool]) -> Sequence[Any]:

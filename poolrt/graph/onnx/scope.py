@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
 
 from poolrt.cachestore.deferred_dataclass import dataclass, field
 
 from .expansion import Expansion
+from .read_node import names_read
 from .tensor_sequence import Item
 
 
@@ -27,9 +28,9 @@ class Scope:
     depth: int = 0
 
     @classmethod
-    def of_graph(cls, graph: Any, opset: int) -> Scope:
+    def of_graph(cls, nodes: Sequence[Any], outputs: Sequence[Any], opset: int) -> Scope:
         """Return the scope of a model's graph."""
-        return cls(opset, names_read(graph.node, (each.name for each in graph.output)))
+        return cls(opset, names_read(nodes, (each.name for each in outputs)))
 
     @classmethod
     def of_function(
@@ -62,10 +63,10 @@ class Scope:
             return self.found.get(name)
         return self.outer.find(name)
 
-    def attributes(self, node: Any) -> list[Any]:
+    def attributes(self, node: Any) -> Sequence[Any]:
         """Return the attributes of a node; those that refer to attributes of the function are replaced by them."""
         if self.given is None:
-            return list(node.attribute)
+            return cast("Sequence[Any]", node.attribute)
         found = []
         for each in node.attribute:
             if not each.ref_attr_name:
@@ -80,20 +81,3 @@ class Scope:
     def label(self, name: str) -> str:
         """Return the label of a node with the path to it."""
         return f"{self.path}/{name}" if self.path else name
-
-
-def names_read(nodes: Iterable[Any], outputs: Iterable[str] = ()) -> frozenset[str]:
-    """Return the names that nodes and their branches read, and those of ``outputs``."""
-    read = set(outputs)
-    left = list(nodes)
-    while left:
-        node = left.pop()
-        read.update(node.input)
-        for attribute in node.attribute:
-            # A branch reads values around it.
-            for graph in (attribute.g, *attribute.graphs) if attribute.HasField("g") else attribute.graphs:
-                left += graph.node
-                read.update(each.name for each in graph.output)
-    # An empty name is an optional operand that is missing, and reads no result without a name.
-    read.discard("")
-    return frozenset(read)
