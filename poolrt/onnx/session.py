@@ -89,6 +89,7 @@ class InferenceSession:
         self._profile = Profile(self._options)
         with self._profile.measure("model_loading"):
             self._model = SessionModel(path_or_bytes, self._options, settings, engine, mode)
+            self._model.store_constants()
             self._ports = {port.name: port for port in self._model.outputs}
             self._plans: Plans
             if pool is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from poolrt.graph.errors import ModelError, UnsupportedNode
 from poolrt.graph.onnx.element_types import GRAPH_TYPES
 from poolrt.graph.onnx.importer import find_missing, import_model
-from poolrt.graph.onnx.model_file import ModelFile, read_model
+from poolrt.graph.onnx.model_file import ModelFile, read_model, tensor
 from poolrt.graph.onnx.read_node import ReadNode, names_read, read_nodes
 from poolrt.settings import Settings
 
@@ -153,6 +154,26 @@ class SessionModel:
             graph.fpmath_mode = self._fpmath_mode
             return graph
 
+    def store_constants(self) -> None:
+        """Make the results of Constant nodes initialisers, so that no import decodes them again, and graphs share them.
+
+        Those that are malformed, and strings, stay nodes. Call it before the first graph is made.
+        """
+        proto = self._file.proto
+        if self.has_strings or proto.functions:
+            return
+        made = Counter(name for node in proto.graph.node for name in node.output)
+        taken = {*self.initializers, *(each.name for each in proto.graph.input)}
+        for number in reversed(range(len(proto.graph.node))):
+            node = proto.graph.node[number]
+            if node.op_type != "Constant" or node.domain not in DOMAINS or len(node.output) != 1:
+                continue
+            name = str(node.output[0])
+            array = _stored_array(node)
+            if name and array is not None and made[name] == 1 and name not in taken:
+                self.initializers[name] = array
+                del proto.graph.node[number]
+
     def _check_strings(self) -> None:
         """Raise NotImplemented for nodes of strings that sessions do not have, InvalidGraph for names without one node each."""
         if not self.outputs:
@@ -186,6 +207,16 @@ def inline_functions(proto: Any) -> Any:
     from onnx import inliner
 
     return inliner.inline_local_functions(proto)
+
+
+def _stored_array(node: Any) -> NDArray[Any] | None:
+    """Return the numbers of a Constant that has a tensor, None for another one, and for a malformed tensor."""
+    if len(node.attribute) != 1 or node.attribute[0].name != "value" or not node.attribute[0].HasField("t"):
+        return None
+    try:
+        return tensor(node.attribute[0].t, None)
+    except ModelError:
+        return None
 
 
 def _drop_unused(graph: Any) -> None:

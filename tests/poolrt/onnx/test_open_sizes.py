@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 import poolrt.onnx as ort
 from poolrt.inprocess.compiled_graph import CompiledGraph
@@ -38,6 +38,29 @@ def test_plans_of_different_sizes_share_the_weights(cache: PrimitiveProvider) ->
             np.testing.assert_array_equal(given, wanted, strict=True)
     assert len(instances(made, CompiledGraph)) == 3
     assert len(instances(made, Memory)) == 1
+
+
+def test_results_of_constant_nodes_are_weights_that_plans_share(cache: PrimitiveProvider) -> None:
+    random, kind = np.random.default_rng(), TensorProto.FLOAT
+    weights = random.standard_normal((5, 7), np.float32)
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["y"]),
+        helper.make_node("Constant", [], ["w"], value=numpy_helper.from_array(weights)),
+        helper.make_node("Constant", [], ["z"], value=numpy_helper.from_array(weights[:2])),
+    ]
+    ports = {"x": (kind, ["batch", 5])}, {"y": (kind, ["batch", 7]), "z": (kind, [2, 7])}
+    made = session(model(nodes, *ports), cache)
+    counts = []
+    for batch in (1, 3, 2):
+        x = random.standard_normal((batch, 5), np.float32)
+        y, z = made.run(None, {"x": x})
+        np.testing.assert_allclose(y, x.astype(np.float64) @ weights, rtol=1e-5, atol=1e-5)
+        np.testing.assert_array_equal(z, weights[:2], strict=True)
+        counts.append(len(instances(made, Memory)))
+    assert len({*counts[1:]}) == 1  # one row has a layout of its own
+    nodes[1].attribute[0].t.raw_data = b"short"
+    with pytest.raises(ort.InvalidGraph, match="tensor"):
+        session(model(nodes, *ports), cache).run(None, {"x": np.zeros((2, 5), np.float32)})
 
 
 @pytest.mark.slow
