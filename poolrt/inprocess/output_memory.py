@@ -76,15 +76,14 @@ class OutputMemory:
         """
         # Without the lock, which takes half of the time. Of threads that make arrays of one room at once, none counts only its
         # own, so none takes it.
-        if nbytes == self._newest:
-            for room in self._rooms.get(nbytes, ()):
-                if getrefcount(room.bytes) != _UNUSED:
-                    continue
-                whole, known, kind = room.formed
-                if kind is dtype and known == shape:
-                    array = whole.view()
-                    if getrefcount(room.bytes) == _TAKEN:
-                        return array, room.address
+        for room in self._rooms.get(nbytes, ()):
+            if getrefcount(room.bytes) != _UNUSED:
+                continue
+            whole, known, kind = room.formed
+            if kind is dtype and known == shape:
+                array = whole.view()
+                if getrefcount(room.bytes) == _TAKEN and (nbytes == self._newest or self._use(nbytes)):
+                    return array, room.address
         with self._lock:
             rooms = self._rooms.get(nbytes)
             for room in rooms or ():
@@ -99,6 +98,15 @@ class OutputMemory:
                     return array, room.address
             room = self._add(rooms, shape, dtype, nbytes)
             return room.formed[0].view(), room.address
+
+    def _use(self, nbytes: int) -> bool:
+        """Note the use of a size without the lock; return whether rooms of it are still kept."""
+        try:
+            self._rooms.move_to_end(nbytes)
+        except KeyError:
+            return False
+        self._newest = nbytes
+        return True
 
     def _add(
         self, rooms: list[_OutputRoom] | None, shape: tuple[int, ...], dtype: np.dtype[Any], nbytes: int

@@ -26,14 +26,15 @@ class Cut:
 def cut_outputs(outputs: MutableMapping[str, NDArray[Any]], cuts: Mapping[str, Cut]) -> None:
     """Cut the outputs of a run, in place: they become C-contiguous arrays of their real shape; counts are taken out."""
     for name, cut in cuts.items():
-        whole = outputs[name]
-        size = min(max(int(outputs[cut.count].reshape(-1)[0]), 0), whole.shape[cut.axis])
-        part = whole[(slice(None),) * cut.axis + (slice(size),)]
+        whole, axis = outputs[name], cut.axis
+        size = min(max(outputs[cut.count].item(), 0), whole.shape[axis])
+        part = whole[:size] if axis == 0 else whole[(slice(None),) * axis + (slice(size),)]
         if cut.empty is not None:
             part = part.reshape(cut.empty)
         outputs[name] = part if part.flags.c_contiguous else part.copy()
-    for count in {cut.count for cut in cuts.values()}:
-        del outputs[count]
+    for cut in cuts.values():
+        # Several outputs may have one count.
+        outputs.pop(cut.count, None)
 
 
 def hidden_outputs(cuts: Iterable[Cut]) -> frozenset[str]:

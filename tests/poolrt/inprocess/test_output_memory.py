@@ -103,6 +103,20 @@ def test_many_outputs_of_one_size_leave_half_of_the_capacity_to_others() -> None
         del held
 
 
+def test_the_size_that_was_used_least_recently_is_dropped_first() -> None:
+    memory = OutputMemory(12_000)
+    first = take(memory, 1000)[1]
+    small = memory.nbytes
+    take(memory, 1100)
+    # When the size that came first is used again, and a third one needs room
+    assert take(memory, 1000)[1] == first
+    held = take(memory, 1200)
+    # Then the second is gone
+    assert memory.nbytes < small + 2 * held[0].nbytes
+    kept = memory.nbytes
+    assert (take(memory, 1000)[1], memory.nbytes) == (first, kept)
+
+
 def test_a_context_bounds_the_memory_of_outputs_by_its_own() -> None:
     context = DeviceContext(capacity_bytes=1 << 20)
     for count in range(100, 10_000, 100):
@@ -131,8 +145,9 @@ def test_threads_never_get_memory_that_another_holds(cache: PrimitiveProvider) -
 
 
 def test_arrays_that_threads_take_side_by_side_are_apart_and_in_their_own_shape() -> None:
-    memory = OutputMemory(1 << 20)
-    shapes = (6, 8), (48,), (2, 24)
+    # Too little for all sizes at once
+    memory = OutputMemory(2000)
+    shapes = (6, 8), (48,), (2, 24), (50,), (70,)
     held: dict[int, int] = {}
 
     def take_and_drop(seed: int) -> bool:
