@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Sequence
+from functools import cache, partial
 from typing import TypeAlias
 
 from .convolution_tiles import Tiling
@@ -61,16 +61,16 @@ def corners(tiles: Tiling, slab: int, kind: int, row: int, column: int) -> Corne
 def taps_of(window: Window) -> Callable[[Corners], Taps]:
     """Return the function of a tile that returns which taps read an element of the source, not padding, for a position of it."""
     kernel = window.kernel
-    known: dict[tuple[int, int, int], tuple[int, ...]] = {}
+    along = cache(partial(needed, window))
 
-    def along(axis: int, first: int, last: int) -> tuple[int, ...]:
-        if (axis, first, last) not in known:
-            known[axis, first, last] = needed(window, axis, first, last)
-        return known[axis, first, last]
+    @cache
+    def number(depths: tuple[int, ...], rows: tuple[int, ...], columns: tuple[int, ...]) -> Taps:
+        return tuple([(d * kernel[0] + h) * kernel[1] + w for d in depths for h in rows for w in columns])
 
+    # Tiles are many and of few kinds: those at the edges read fewer taps.
     def taps(tile: Corners) -> Taps:
-        places = [along(axis, first, last) for axis, (first, last) in enumerate(zip(*tile, strict=True))]
-        return tuple((d * kernel[0] + h) * kernel[1] + w for d, h, w in itertools.product(*places))
+        (slab, row, column), (last_slab, last_row, last_column) = tile
+        return number(along(0, slab, last_slab), along(1, row, last_row), along(2, column, last_column))
 
     return taps
 
