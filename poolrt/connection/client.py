@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 #: Kinds of answers that others follow.
 _INTERIM: Final = frozenset({Kind.STAGE, Kind.PROGRESS, Kind.TEXT})
 #: The kinds of messages that `CallRings.accept` takes.
-_CALL_KINDS: Final = frozenset({Kind.CALL_RING, Kind.CALLABLE, Kind.CALLS_LOST, Kind.RESULT_ROOM})
+_CALL_KINDS: Final = frozenset({Kind.CALL_RING, Kind.CALLABLE, Kind.CALL_RING_FIRST, Kind.CALLS_LOST, Kind.RESULT_ROOM})
 #: Seconds between checks whether another thread reads, while a message cannot be sent.
 _SEND_POLL_S: Final = 0.02
 #: Seconds to read an answer to the greeting that is asked for after its deadline: it may have arrived long ago.

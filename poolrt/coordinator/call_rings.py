@@ -23,6 +23,7 @@ from .functions import Function, Functions, Holder
 from .instructions import AttachCalls, HangUp, Instruction, MakeGate, Send
 from .leases import Leases
 from .result_rooms import ResultRooms
+from .ring_order import RingOrder
 
 #: The messages of workers about rings of calls.
 CALL_KINDS: Final = frozenset(
@@ -67,6 +68,7 @@ class CallRings:
         self._out = out
         self.left: Callable[[int], None] = lambda client: None
         self._rings: dict[int, CallRing] = {}
+        self._order = RingOrder[CallRing](Kind.CALL_RING_FIRST, workers, out)
         #: Functions that clients call on rings, by client and the client's number.
         self._called: dict[int, dict[int, Function]] = {}
 
@@ -76,7 +78,7 @@ class CallRings:
         if function is None:
             return
         self._called.setdefault(client, {})[number] = function
-        for worker in [*self._workers.values()]:
+        for worker in self._order.sort(self._workers.values()):
             self._admit(worker, client, number, function)
 
     def discard(self, client: int, number: int) -> None:
@@ -88,6 +90,7 @@ class CallRings:
         for client, functions in self._called.items():
             for number, function in functions.items():
                 self._admit(worker, client, number, function)
+        self._order.share()
 
     def handle(self, worker: int, kind: Kind, message: Message) -> None:
         """Handle a worker's message about a ring; one about a ring that has ended does nothing. Raises MalformedMessage."""
@@ -117,6 +120,8 @@ class CallRings:
     def withdraw(self, client: int) -> bool:
         """End the rings of a client that has disconnected; return whether a worker may still use its slots."""
         self._called.pop(client, None)
+        self._order.withdraw(client)
+        self._order.share()
         found = [ring for ring in self._rings.values() if ring.client == client]
         for ring in found:
             ring.left = True
@@ -133,6 +138,7 @@ class CallRings:
         """Remove the rings of a worker that has exited; ``ending`` is a clause for errors that says how."""
         for ring in [ring for ring in self._rings.values() if ring.worker == worker]:
             self._remove(ring, ending)
+        self._order.share()
 
     def note_gate(self, worker: int, gate: Gate) -> None:
         """Note the gate of a worker."""
@@ -165,11 +171,11 @@ class CallRings:
         if not worker.has_gate:
             worker.has_gate = True
             self._out.append(MakeGate(worker.number))
-        found = (r for r in self._rings.values() if r.worker == worker.number and r.client == client)
-        ring = next(found, None)
+        ring = self._order.find(client, worker.number)
         if ring is None:
             ring = CallRing(next(self._numbers), client, worker.number)
             self._rings[ring.number] = ring
+            self._order.add(ring)
             self._out.append(AttachCalls(ring))
         self._functions.prepare(worker, client, function)
         self._out.append(Send(worker.number, [Kind.ADMIT, ring.number, number, function.number]))
@@ -177,6 +183,7 @@ class CallRings:
     def _remove(self, ring: CallRing, ending: str) -> None:
         del self._rings[ring.number]
         if not ring.left:
+            self._order.remove(ring)
             error = function_lost(ending)
             self._out.append(Send(ring.client, [Kind.CALLS_LOST, ring.number, error.to_wire()]))
         elif not self.has_rings(ring.client):

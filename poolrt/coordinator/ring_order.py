@@ -1,4 +1,4 @@
-"""The order in which each client uses its rings: each of its runs begins at the first ring that is idle.
+"""The order in which each client uses its rings, of runs or of calls: a run or call goes to the first ring that is idle.
 
 Guarantees: after a worker or a client has come or gone, no worker is the first of two more clients than another one, if each
 client has a ring to each worker. Workers that cannot be used do not count, and neither do clients that submit nothing on rings.
@@ -41,9 +41,12 @@ W = TypeVar("W", bound=Serving)
 
 
 class RingOrder(Generic[R]):
-    """Keeps the order of the rings of all clients, and lets clients know of a change."""
+    """Keeps the order of the rings of all clients, and lets clients know of a change by messages of a ``kind``."""
 
-    def __init__(self, workers: dict[int, Any], unused_by: Container[int], out: list[Instruction]) -> None:
+    def __init__(
+        self, kind: Kind, workers: dict[int, Any], out: list[Instruction], unused_by: Container[int] = ()
+    ) -> None:
+        self._kind: Final = kind
         self._workers = workers
         #: Clients that submit nothing on rings.
         self._unused_by: Final = unused_by
@@ -93,7 +96,7 @@ class RingOrder(Generic[R]):
                 continue
             rings.remove(ring)
             rings.insert(0, ring)
-            self._out.append(Send(client, [Kind.RING_FIRST, ring.number]))
+            self._out.append(Send(client, [self._kind, ring.number]))
             counts[first] -= 1
             counts[least] += 1
             least = min(counts, key=counts.__getitem__)

@@ -67,7 +67,7 @@ class Rings:
         #: Models that clients may run on rings, by client and number.
         self._models: dict[int, dict[int, Model]] = {}
         self._ordered: Final = ordered
-        self._order = RingOrder[Ring](workers, ordered, out)
+        self._order = RingOrder[Ring](Kind.RING_FIRST, workers, out, ordered)
         self._lost: dict[int, LostRing] = {}
         #: The entry of the compiled ends, empty before it comes; whether it was asked for; the peers that have it.
         self._ends = b""

@@ -362,6 +362,10 @@ class CallRings:
             return
         if kind == Kind.CALLABLE:
             ring.functions.add(message[2])
+        elif kind == Kind.CALL_RING_FIRST:
+            with self._lock:
+                self._rings = {number: ring, **self._rings}
+                self._last = None
         else:
             self._lose(ring, message[2])
 

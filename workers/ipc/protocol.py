@@ -15,7 +15,7 @@ from .bounded_decoding import Payload
 from .channel import FRAME, MAX_MESSAGE, MalformedMessage, Message
 
 #: Changes with any change of a message or a ring; a client and a coordinator of different versions refuse each other.
-VERSION: Final = 17
+VERSION: Final = 18
 #: Longest message of a client, in bytes, with a graph, with a function, and of any other kind.
 GRAPH_BYTES: Final = 32 * 1024 * 1024
 CALL_BYTES: Final = MAX_MESSAGE // 2
@@ -189,6 +189,7 @@ class Kind(IntEnum):
     CALL_RING = 111, "count"  # ring to a worker; comes with the descriptors of its memory and its bell
     CALLABLE = 112, "count count"  # ring, function that may be called on it
     CALLS_LOST = 113, "count table"  # ring whose worker has exited, error of the call that it had begun
+    CALL_RING_FIRST = 132, "count"  # ring with which the client's calls begin from now on
     # coordinator -> worker
     GATE = 114, ""  # nothing; comes with the descriptor of its memory, once, before the first ring
     ATTACH_CALLS = 115, "count count"  # ring, client; comes with the descriptors of its memory and its bell

@@ -7,15 +7,19 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from poolrt.coordinator.instructions import AttachRing, Instruction, Send
+from poolrt.coordinator.call_rings import CallRings
+from poolrt.coordinator.functions import Functions
+from poolrt.coordinator.instructions import AttachCalls, AttachRing, Instruction, Send
 from poolrt.coordinator.jobs import Model
+from poolrt.coordinator.leases import Leases
 from poolrt.coordinator.rings import GRANTED_AFTER, Rings
 from poolrt.coordinator.worker import Worker
+from poolrt.memory.arena import Allocator
 from poolrt.workers.ipc.protocol import Kind, check_message
 
 
 class _Clients:
-    """Clients with a model each, which keep the order of their rings as `RingRuns` does, and the workers of a pool."""
+    """Clients with a model and a function each, which keep the orders of their rings as clients do, and the workers of a pool."""
 
     def __init__(self, workers: int) -> None:
         self.numbers = itertools.count(1)
@@ -23,8 +27,11 @@ class _Clients:
         self.workers: dict[int, Worker] = {}
         self.ordered: set[int] = set()
         self.rings = Rings(self.workers, self.numbers, self.out, lambda worker, model: None, self.ordered)
-        #: The rings of each client, in its order: number -> worker.
+        self.functions = Functions(self.numbers, self.workers, self.out)
+        self.calls = CallRings(self.workers, self.numbers, self.functions, Leases(Allocator(1 << 20)), self.out)
+        #: The rings of runs and of calls of each client, in its order: number -> worker.
         self.orders: dict[int, dict[int, int]] = {}
+        self.call_orders: dict[int, dict[int, int]] = {}
         self.moved = 0
         for _ in range(workers):
             self.start()
@@ -43,21 +50,25 @@ class _Clients:
     def mark_ready(self, number: int) -> None:
         self.workers[number].ready = True
         self.rings.add_worker(self.workers[number])
+        self.calls.add_worker(self.workers[number])
         self.play()
 
     def lose(self, number: int) -> None:
         """Let a worker exit."""
         del self.workers[number]
         self.rings.reap(number, "SIGKILL", overdue=False)
+        self.calls.reap(number, "SIGKILL")
         self.play()
 
     def join(self) -> int:
-        """Let a client connect and run its model by messages, until it gets rings."""
+        """Let a client connect, run its model by messages until it gets rings, and ask for rings of calls."""
         number = next(self.numbers)
-        self.orders[number] = {}
+        self.orders[number], self.call_orders[number] = {}, {}
         model = Model(next(self.numbers), number, "g", 1, b"", [], [], [16], [16])
         for _ in range(GRANTED_AFTER):
             self.rings.count_run(model)
+        self.functions.add(number, 1, b"function")
+        self.calls.grant(number, 1)
         self.play()
         return number
 
@@ -66,32 +77,41 @@ class _Clients:
         self.rings.withdraw(number)
         for ring, worker in self.orders.pop(number).items():
             self.rings.handle(worker, Kind.DETACHED, [Kind.DETACHED, ring])
+        self.calls.withdraw(number)
+        for ring, worker in self.call_orders.pop(number).items():
+            self.calls.handle(worker, Kind.DETACHED_CALLS, [Kind.DETACHED_CALLS, ring])
         self.play()
 
     def play(self) -> None:
         for step in self.out:
             if isinstance(step, AttachRing):
                 self.orders[step.ring.client][step.ring.number] = step.ring.worker
+            elif isinstance(step, AttachCalls):
+                self.call_orders[step.ring.client][step.ring.number] = step.ring.worker
             elif isinstance(step, Send) and step.peer in self.orders:
                 check_message([int(step.message[0]), *step.message[1:]])
                 kind, ring = step.message[:2]
-                order = self.orders[step.peer]
-                if kind == Kind.RING_FIRST:
-                    self.orders[step.peer] = {ring: order[ring], **order}
-                    self.moved += 1
-                elif kind == Kind.RING_LOST:
-                    del order[ring]
+                of_runs = kind in (Kind.RING_FIRST, Kind.RING_LOST)
+                orders = self.orders if of_runs else self.call_orders
+                if kind in (Kind.RING_FIRST, Kind.CALL_RING_FIRST):
+                    orders[step.peer] = {ring: orders[step.peer][ring], **orders[step.peer]}
+                    self.moved += of_runs
+                elif kind in (Kind.RING_LOST, Kind.CALLS_LOST):
+                    del orders[step.peer][ring]
         self.out.clear()
 
     def first(self, client: int) -> int:
-        """Return the worker with which a client begins."""
+        """Return the worker with which the runs of a client begin."""
         return next(iter(self.orders[client].values()))
 
     @property
     def firsts(self) -> list[int]:
-        """How many clients begin with each worker, the fewest first."""
-        firsts = [self.first(client) for client in self.orders if client not in self.ordered]
-        return sorted(firsts.count(number) for number, worker in self.workers.items() if worker.ready)
+        """How many clients begin with each worker, the fewest first: of runs, or of calls if those differ more."""
+        found = []
+        for orders, without in ((self.orders, self.ordered), (self.call_orders, set[int]())):
+            firsts = [next(iter(orders[client].values())) for client in orders if client not in without]
+            found.append(sorted(firsts.count(number) for number, worker in self.workers.items() if worker.ready))
+        return max(found, key=lambda counts: counts[-1] - counts[0])
 
 
 def test_a_client_begins_with_another_worker_than_those_before_it_although_one_has_left() -> None:
@@ -166,4 +186,5 @@ def test_no_worker_is_the_first_of_two_more_clients_than_another_after_any_event
         elif event == "start" and len(pool.workers) < 4:
             pool.start()
         assert pool.firsts[-1] - pool.firsts[0] <= 1
-        assert all(set(order.values()) == set(pool.workers) for order in pool.orders.values())
+        for order in (*pool.orders.values(), *pool.call_orders.values()):
+            assert set(order.values()) == set(pool.workers)

@@ -428,3 +428,24 @@ def test_an_iterator_that_is_collected_while_a_lock_is_held_cancels_its_calls_la
     wait_until(lambda: not calls.outstanding, "the calls are cancelled")
     assert len(numbers_in(tmp_path / "notes")) < 100
     assert own_pool.submit(abs, -3).result(BOUND_S) == 3
+
+
+def test_clients_call_by_different_workers_also_after_workers_were_lost(
+    settings: dict[str, Any], tmp_path: Path
+) -> None:
+    path = tmp_path / "pool.sock"
+    with started(path, settings, workers=2), poolrt.connect(path) as one, poolrt.connect(path) as other:
+
+        def share_workers() -> bool:
+            before = [worker["runs"] for worker in one.stats()["workers"]]
+            for pool in (one, other):
+                for _ in range(100):
+                    assert pool.submit(abs, -3).result(BOUND_S) == 3
+            after = [worker["runs"] for worker in one.stats()["workers"]]
+            return all(b - a >= 90 for a, b in zip(before, after, strict=True))
+
+        wait_until(share_workers, "each client uses another worker")
+        for pid in workers_of(one):
+            os.kill(pid, signal.SIGKILL)
+            workers_of(one, [pid])
+            wait_until(share_workers, "each client uses another worker")
