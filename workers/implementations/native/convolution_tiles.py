@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Final
 
@@ -51,13 +52,14 @@ def tiling(isa: str, rows: int, columns: int, blocks: int, most: int = 0) -> Til
         # Kernels are shared: a lone size comes with its even or odd neighbour, as 14 with 13.
         large = sizes[0] if sizes[0] != sizes[-1] else min(sizes[0] + sizes[0] % 2, most)
         kinds: tuple[tuple[int, ...], ...] = ((large,), (large - 1,)) if large > 1 else ((1,),)
-        starts = [sum(sizes[:i]) for i in range(len(sizes))]
-        line = [(0 if size == large else 1, start) for size, start in zip(sizes, starts, strict=True)]
+        line = [(0 if size == large else 1, start) for size, start in zip(sizes, _starts(sizes), strict=True)]
         places = tuple((kind, row, column) for row in range(rows) for kind, column in line)
     else:
         sizes = even(rows, runs)
         kinds = tuple((columns,) * count for count in sorted(set(sizes), reverse=True))
-        places = tuple((0 if size == sizes[0] else 1, sum(sizes[:i]), 0) for i, size in enumerate(sizes))
+        places = tuple(
+            (0 if size == sizes[0] else 1, start, 0) for size, start in zip(sizes, _starts(sizes), strict=True)
+        )
     return Tiling(kinds, output_blocks(isa, sum(kinds[0]), blocks), places)
 
 
@@ -95,6 +97,11 @@ def even(length: int, most: int) -> list[int]:
     """Cut a length into as few pieces as possible of at most ``most``, whose sizes differ by one at most."""
     base, extra = divmod(length, -(-length // most))
     return [base + 1] * extra + [base] * (-(-length // most) - extra)
+
+
+def _starts(sizes: list[int]) -> list[int]:
+    """Return where each piece begins."""
+    return [0, *itertools.accumulate(sizes[:-1])]
 
 
 def tile_sizes(isa: str, positions: int) -> list[int]:
