@@ -342,9 +342,9 @@ def longer(rows: int, steps: int) -> onnx.ModelProto:
 
 @pytest.mark.slow
 def test_a_later_stage_that_takes_too_long_is_an_error_and_the_session_goes_on(tmp_path: Path) -> None:
-    source = longer(16384, 2000)
+    source = longer(65536, 2000)
     settings: dict[str, Any] = {"home": str(tmp_path), "redis_url": f"unix://{tmp_path}/none.sock"}
-    x = np.random.default_rng().standard_normal((16384, 256), np.float32)
+    x = np.random.default_rng().standard_normal((65536, 256), np.float32)
     few = x.copy()
     few[3:] = -1
     with poolrt.Pool(workers=1, threads=1, run_timeout_s=0.5, retries=1, **settings) as pool:
