@@ -182,8 +182,9 @@ class PreparedRuns:
             found = self._finish(run, places, loaded, deadline)
             if self._usual is None:
                 self._usual = places
-                if self._places.get(ring) is not places:
-                    self._usual = None  # another thread has released them meanwhile
+                # Another thread has released them meanwhile, or this ring took the run only because the first one did not.
+                if self._places.get(ring) is not places or self.client.rings.find(self.number) is not ring:
+                    self._usual = None
             return found
         except BaseException as error:
             if run.leads:
@@ -229,6 +230,10 @@ class PreparedRuns:
     def forget(self, ring: ClientRing) -> None:
         """Release the places of a ring that is lost."""
         self._places.pop(ring, None)
+        self._usual = None
+
+    def choose_again(self) -> None:
+        """Look for the first ring that is idle at the next run: another one is the first now, or takes the model too."""
         self._usual = None
 
     def close(self) -> None:

@@ -75,11 +75,16 @@ class RingRuns:
         if kind == Kind.RING_MODEL:
             if not self._ordered:
                 ring.models.add(message[2])
+                for each in [*self.users]:
+                    if each.number == message[2]:
+                        each.choose_again()
         elif kind == Kind.RING_FAILED:
             ring.errors[message[2]] = message[3]
         elif kind == Kind.RING_FIRST:
             self._rings = {number: ring, **self._rings}
             self._all = (*self._rings.values(),)
+            for each in [*self.users]:
+                each.choose_again()
         else:
             del self._rings[number]
             self._all = (*self._rings.values(),)

@@ -20,8 +20,10 @@ import pytest
 import poolrt
 from poolrt.errors import PoolClosed, RunFailed, WorkerLost
 from poolrt.runs import client_ring
+from poolrt.runs.client_ring import ClientRing
 from poolrt.runs.placed_runs import PlacedRun, PlacedRuns
 from poolrt.runs.prepared_runs import LARGEST
+from poolrt.workers.ipc.protocol import Kind
 
 from .created import create
 from .prepared import X, crashing_graph, load, places_of, rings_of
@@ -43,6 +45,30 @@ def own_pool(settings: dict[str, Any]) -> Iterator[poolrt.Pool]:
 def pool(settings: dict[str, Any]) -> Iterator[poolrt.Pool]:
     with poolrt.Pool(workers=2, threads=1, **settings) as pool:
         yield pool
+
+
+@pytest.mark.parametrize("kind", [Kind.RING_MODEL, Kind.RING_FIRST], ids=["model", "order"])
+def test_runs_move_to_the_ring_that_is_first_now(pool: poolrt.Pool, kind: Kind) -> None:
+    model = load(pool)
+    client, number = pool._session.link.client, model._loaded.number
+    first, second = rings_of(pool)
+    if kind is Kind.RING_MODEL:  # the first worker takes the model later than the other one
+        first.models.discard(number)
+        message = [kind, first.number, number]
+    else:
+        first, second = second, first
+        message = [kind, first.number]
+
+    def all_are_on(ring: ClientRing) -> bool:
+        """Run some times; return whether one ring took all. A worker without a processor leaves its runs to the other one."""
+        before = ring._ring.done
+        for _ in range(8):
+            model.run(x=X)
+        return ring._ring.done - before == 8
+
+    wait_until(lambda: all_are_on(second), "the other ring takes all runs")
+    client.rings.accept(message, client._channel)
+    wait_until(lambda: all_are_on(first), "the first ring takes all runs")
 
 
 def test_outputs_are_the_callers_own_and_right_for_many_types_and_shapes(pool: poolrt.Pool) -> None:
