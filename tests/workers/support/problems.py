@@ -12,6 +12,7 @@ from poolrt.workers.desc import (
     Arg,
     Attention,
     BatchNormalization,
+    Binary,
     Dft,
     GridSample,
     GroupNormalization,
@@ -39,6 +40,7 @@ RECURRENT: Final = ("rnn", "lstm", "gru")
 FAST: Final = {
     "attention": 10 * EPSILON,
     "batch_normalization": 5e-7,
+    "binary pow": EPSILON,
     "eltwise": 4e-6,
     "dft": 5e-7,
     "grid_sample": 7 * EPSILON,
@@ -157,12 +159,13 @@ def summand(op: OpDesc, args: dict[int, Array], implementation: str, arg: int) -
     return added.reshape(1, -1, *[1] * (len(op.memories()[Arg.DST].dims) - 2))
 
 
-def threshold(kind: str, dtype: str, implementation: str) -> float:
+def threshold(op: OpDesc, dtype: str, implementation: str) -> float:
     """Return the relative error that a tensor of a data type may have: 0 of integers.
 
     A reference implementation computes in float64 and rounds once, as what it is compared with does by other means: at
     most to a neighbour.
     """
+    kind = "binary pow" if isinstance(op, Binary) and op.algorithm == "pow" else op.kind
     if dtype == "f32" and not implementation.startswith(REFERENCE):
         return FAST.get(kind, 0.0)
     return DIFFERENCES.get(kind, LAST_PLACE[dtype]) if dtype == "f64" else LAST_PLACE.get(dtype, 0.0)

@@ -131,6 +131,6 @@ class Verification:
         for arg, want in wanted.items():
             dtype = memories[arg].dtype
             added = summand(pd.op, args, name, arg)
-            limit, doubt = threshold(pd.op.kind, dtype, name), DOUBT.get(pd.op.kind, 0.0)
+            limit, doubt = threshold(pd.op, dtype, name), DOUBT.get(pd.op.kind, 0.0)
             assert_close(got[arg], want, dtype, limit, f"{problem} argument {int(arg)}", added, doubt)
         return [rounded(want, memories[arg].dtype) for arg, want in wanted.items()]
