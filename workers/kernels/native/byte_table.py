@@ -19,7 +19,6 @@ _STEP: Final = 64
 _PART: Final = 16
 _PARTS: Final = SIZE // _PART
 
-_BYTES: Final = ir.VectorType(I8, _STEP)
 _WORDS: Final = ir.VectorType(I16, _STEP // 2)
 _HALF: Final = ir.VectorType(I8, _STEP // 2)
 _QUARTER: Final = ir.VectorType(I8, _PART)
@@ -94,7 +93,7 @@ def _look_up_words(_: Any, src: types.Integer, dst: types.Integer, t0: Any, t1: 
 
 @intrinsic
 def _find_differences(_: Any, table: types.Integer, differences: types.Integer) -> Any:
-    """Store the parts of a table, 16 bytes each, but for the first of each half, as differences (xor) from the part before."""
+    """Store how each part of a table, of 16 bytes, differs (xor) from the part before; of each half the first part as it is."""
 
     def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
         parts = [_part(b, a[0], number) for number in range(_PARTS)]

@@ -103,8 +103,8 @@ def _log2(b: Builder, size: Value) -> Value:
 def _exp2(b: Builder, exponent: Value, factor: Value) -> Value:
     """Return factor * 2**exponent (float64) in float32; NaN stays NaN.
 
-    Without an instruction for it, the whole part becomes four powers of two. Exponents below -400 and above 400 are taken for
-    these, where the result is 0 or infinity whatever the factor.
+    Without an instruction for it, the whole part becomes four powers of two. An exponent outside of -400 to 400 is replaced by
+    the nearer of these bounds: the result is 0 or infinity there whatever the factor.
     """
     scales = isa_of(b) == "x86-64-v4"
     if not scales:
