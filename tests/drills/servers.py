@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from poolrt.cachestore import CacheStore
+from poolrt.cachestore import CacheStore, Stats
 
 from ..cachestore.names import write_key
 from ..cachestore.server import RedisServer
@@ -130,10 +130,14 @@ def full(stage: Stage) -> None:
     stage.count_creations(swarm, keys, keys + keys // _SPARE_SHARE)
     stage.check_calls(swarm.actors, CALL_S)
     store = stage.store(options)
-    _await(lambda: store.stats()["entries"] >= keys // 4, f"{keys // 4} entries in a full Redis", BACK_S)
+    _await(
+        lambda: _stats_of_redis(stage, server, store)["entries"] >= keys // 4,
+        f"{keys // 4} entries in a full Redis",
+        BACK_S,
+    )
     # A process that ended while Redis had no memory left its counts in its host's journal, for the next one there.
-    stage.store(stage.options(server.url, "another")).stats()
-    stats = store.stats()
+    _stats_of_redis(stage, server, stage.store(stage.options(server.url, "another")))
+    stats = _stats_of_redis(stage, server, store)
     stage.outcome.in_redis.append(stats["entries"])
     stage.expect(stats["entries"] < keys, "Redis was not full")
     newest = max(swarm.creations(), key=lambda one: one.key).key
@@ -157,7 +161,7 @@ def evicting(stage: Stage) -> None:
     store = stage.store(options)
     with server.client() as client:
         stage.expect(int(client.info("stats")["evicted_keys"]) > 0, "Redis has evicted nothing")
-        stage.outcome.in_redis.append(len(client.keys(f"{stage.schema.prefix}:v:*")))
+        stage.outcome.in_redis.append(_in_redis(stage, server))
         # Enough memory from now on, so that nothing more vanishes while the books are compared.
         client.config_set("maxmemory", 0)
         for number, name in enumerate((b"s", b"m", b"z")):
@@ -347,6 +351,24 @@ def _too_much(stage: Stage, server: RedisServer, policy: str) -> tuple[int, int]
         client.config_set("maxmemory-policy", policy)
         client.config_set("maxmemory", int(client.info("memory")["used_memory"]) + keys * size // 2)
     return keys, size
+
+
+def _in_redis(stage: Stage, server: RedisServer) -> int:
+    """Return the number of entries in Redis, as it counts them itself."""
+    with server.client() as client:
+        return len(client.keys(f"{stage.schema.prefix}:v:*"))
+
+
+def _stats_of_redis(stage: Stage, server: RedisServer, store: CacheStore) -> Stats:
+    """Return a store's statistics once they are those of Redis: the node answers in place of one that was slow."""
+    found: list[Stats] = []
+
+    def agree() -> bool:
+        found.append(store.stats())
+        return found[-1]["entries"] == _in_redis(stage, server)
+
+    _await(agree, "a store to count what Redis holds", BACK_S)
+    return found[-1]
 
 
 def _await_tidy(stage: Stage, store: CacheStore, server: RedisServer) -> None:
