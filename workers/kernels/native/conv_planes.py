@@ -17,7 +17,7 @@ import numpy as np
 
 from .compiler import types
 from .compiler.language import intrinsic
-from .plane_copy import make_copy_row
+from .plane_copy import end_of_copy, make_copy_columns, make_copy_row
 from .stack_room import stack_room
 from .vec import (
     F32,
@@ -40,6 +40,7 @@ from .vec import (
     vfma,
     vload,
     vset,
+    vstore,
 )  # fmt: skip
 
 #: Bytes of a copy that is on the stack.
@@ -71,6 +72,9 @@ def make(
     tile_by_columns = _make_tile_by_columns(few, kernel[1], stride, dilation)
     one_by_columns = _make_tile_by_columns(1, kernel[1], stride, dilation)
     copy_row = make_copy_row(right)
+    # With AVX-512, masked loads take the time of others.
+    frames = isa != "x86-64-v4" and right <= 2
+    copy_columns = make_copy_columns(right)
     room_on_stack = stack_room(ROOM)
 
     def depthwise(
@@ -84,6 +88,18 @@ def make(
         copy = room_on_stack() if on_stack else scratch + begin * room
         row = right * phase
         line = 4 * out_width
+        nothing = vset(np.float32(0.0))
+        framed = False
+        inner = min(width, right * (out_width + (window_w - 1) * reach_x // right) - left)
+        if frames:
+            # One piece is a row: the padding at its ends is in the same places of each copy.
+            framed = pieces == 1 and inner > 0 and end_of_copy(left, inner, right) * 4 <= phase
+            if framed:
+                for place in range(copy, copy + room, 64):
+                    vstore(place, nothing)
+        # If an input has one output, all items follow each other in dst.
+        stop = min((end - (end - 1) // bands * bands) * band, out_height) + (end - 1) // bands * out_height
+        stop = dst + stop * line - 64
         for item in range(begin, end):
             # Outputs of one input follow each other, and read one copy.
             part = item // shared
@@ -104,9 +120,15 @@ def make(
                     source = src + 4 * (stack * depth + z) * height * width
                     seen_rows = height if 0 <= z < depth else 0
                     for number_y in range((rows - 1) * down + (window_h - 1) * reach_y + 1):
-                        inside = width if 0 <= y + number_y < seen_rows else 0
                         place = copy + number_d * slab + number_y * row
-                        copy_row(source + 4 * (y + number_y) * inside, x, inside, place, phase, seen)
+                        if not framed:
+                            inside = width if 0 <= y + number_y < seen_rows else 0
+                            copy_row(source + 4 * (y + number_y) * inside, x, inside, place, phase, seen)
+                        elif 0 <= y + number_y < seen_rows:
+                            copy_columns(source + 4 * (y + number_y) * width, left, inner, place, phase)
+                        else:
+                            for to in range(place, place + row, 64):
+                                vstore(to, nothing)
             stack = stack * shared + number
             plane = stack * out_depth + d
             channel = stack % channels
@@ -118,7 +140,7 @@ def make(
             # Up to here 16 outputs may be stored where the row has fewer left: what is behind them is stored later.
             last = 0
             if pieces == 1 and residual == 0:
-                last = dst + first + rows * line - 64
+                last = stop if shared == 1 else dst + first + rows * line - 64
             done = 0
             while done < rows:
                 column = (columns - 1) & -16

@@ -43,3 +43,46 @@ def make_copy_row(right: int) -> Any:
                     vstore(place + number * phase, see_apart(line, at + number, right, width, nothing))
 
     return copy_row
+
+
+def make_copy_columns(right: int) -> Any:
+    """Return the function that copies the columns of a row, of which the copy has zeros on both sides already.
+
+    ``right`` is a stride of 1 or 2 columns. Arguments: address of the row, columns of padding before it, how many of its columns
+    are copied, address of the copy, bytes of a phase there. Zeros may follow in the copy, up to `end_of_copy`.
+    """
+
+    @inlined
+    def copy_columns(line: int, left: int, count: int, to: int, phase: int) -> None:
+        nothing = vset(np.float32(0.0))
+        size = 16 * right
+        if count < size:
+            # Half a vector of each phase, and zeros.
+            size = 16
+        at = 0
+        while at < count:
+            # The last columns with some of those before them: a masked load takes the time of several plain ones.
+            here = max(0, min(at, count - size))
+            low, high = nothing, nothing
+            if count < 16:
+                low = vload_inside(line, 0, count, nothing)
+            else:
+                low = vload(line + 4 * here)
+            if right == 1:
+                vstore(to + 4 * (left + here), low)
+            else:
+                if size == 32:
+                    high = vload(line + 4 * here + 64)
+                odd, place = (left + here) & 1, to + 4 * (left + here >> 1)
+                vstore(place + odd * phase, veven(low, high))
+                vstore(place + (1 - odd) * phase + 4 * odd, vodd(low, high))
+            at += size
+
+    return copy_columns
+
+
+@inlined
+def end_of_copy(left: int, count: int, right: int) -> int:
+    """Return the columns of a phase that `make_copy_columns` writes to."""
+    size = 16 * right if count >= 16 * right else 16
+    return (left + max(0, count - size) + right - 1) // right + 16
