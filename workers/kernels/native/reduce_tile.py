@@ -3,8 +3,9 @@
 A tile accumulates ``T`` steps. Step t reads some floats, its lanes, at every position of the tile, and as many rows of
 16 weights for each block; a table of (source offset, lanes, bytes of weights to skip afterwards) says which. A masked
 tile's table also says where a step's weights begin, and which of 16 outputs they belong to. The inner
-loop is not unrolled, on purpose: it has one load for each block and one broadcast for each position, needs no spill,
-and unrolled versions are slower because LLVM then hoists loads until accumulators go to the stack.
+loop has one load for each block and one broadcast for each position, and needs no spill. Left to itself, LLVM hoists the loads
+of an unrolled loop until accumulators go to the stack. Vectors of 256 bits have an unrolled one, with fences: their
+tiles have fewer multiplications beside which other instructions take no time.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from .vec import (
     call,
     constant,
     fma,
+    isa_of,
     lanes_below,
     load,
     maximum,
@@ -44,6 +46,13 @@ from .vec import (
 OPEN: Final = 0
 #: In place of the distance to a residual if none is added: no distance of two float addresses is odd.
 NO_RESIDUAL: Final = 1
+#: ISA levels whose inner loop has several inputs in a turn, and how many.
+_UNROLLED: Final = ("x86-64-v3",)
+_AT_ONCE: Final = 4
+#: Runs that one address reaches: a load adds a distance to it, or the double of one.
+_REACH: Final = 3
+#: ISA levels whose processors store some lanes as fast as all. Others take tens of cycles for it.
+_MASKS: Final = ("x86-64-v4",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,10 +168,92 @@ def _ask_early(b: Builder, shape: TileShape, a: _Arguments) -> None:
         ask(a.to_residual)
 
 
+def _emit_unrolled_sums(b: Builder, shape: TileShape, a: _Arguments) -> list[Value]:
+    """Return the sums as `_emit_sums` does, several inputs in a turn of the inner loop, and those left over one by one."""
+    before = b.block
+    outer, turn, rest, single, latch, done = map(
+        b.append_basic_block, ("step", "lanes", "rest", "lane", "next", "store")
+    )
+    start = _start(b, shape, a)
+    b.branch(outer)
+
+    b.position_at_end(outer)
+    t, first_row = _phi(b, I64, I64(0), before), _phi(b, I64, a.weights, before)
+    carried = [_phi(b, VF, value, before) for value in start]
+    entry = b.add(a.steps, b.mul(t, I64(24)))
+    offset, lanes, skip = (b.load(pointer(b, b.add(entry, I64(8 * i)), I64), align=8) for i in range(3))
+    begin = b.add(a.src, offset)
+    sources = [b.add(begin, b.mul(a.run, I64(index))) for index in range(0, len(shape.runs), _REACH)]
+    given = [lanes, first_row, *sources, *carried]
+    b.cbranch(b.icmp_signed(">=", lanes, I64(_AT_ONCE)), turn, rest)
+
+    b.position_at_end(turn)
+    state = [_phi(b, value.type, value, outer) for value in given]
+    turned = _emit_turn(b, shape, a, state, _AT_ONCE)
+    _again(b, state, turned, turn)
+    b.cbranch(b.icmp_signed(">=", turned[0], I64(_AT_ONCE)), turn, rest)
+
+    b.position_at_end(rest)
+    left = [_phi(b, value.type, value, outer) for value in given]
+    _again(b, left, turned, turn)
+    b.cbranch(b.icmp_signed("!=", left[0], I64(0)), single, latch)
+
+    b.position_at_end(single)
+    state = [_phi(b, value.type, value, rest) for value in left]
+    turned = _emit_turn(b, shape, a, state, 1)
+    _again(b, state, turned, single)
+    b.cbranch(b.icmp_signed("!=", turned[0], I64(0)), single, latch)
+
+    b.position_at_end(latch)
+    ended = [_phi(b, value.type, value, rest) for value in left]
+    _again(b, ended, turned, single)
+    _, row, *others = ended
+    sums = others[len(sources) :]
+    t_next = b.add(t, I64(1))
+    _again(b, [t, first_row, *carried], [t_next, b.add(row, skip), *sums], latch)
+    b.cbranch(b.icmp_signed("<", t_next, a.T), outer, done)
+    b.position_at_end(done)
+    return sums
+
+
+def _emit_turn(b: Builder, shape: TileShape, a: _Arguments, state: list[Value], count: int) -> list[Value]:
+    """Emit ``count`` inputs of the inner loop, and return its state after them.
+
+    A state is how many inputs are left, the address of the next weights, those of the source for each `_REACH` runs, and the
+    sums. LLVM may not know how addresses were computed: it would compute them from each other, an instruction for each run.
+    """
+    groups = -(-len(shape.runs) // _REACH)
+    left, row, *others = state
+    sources, sums = others[:groups], others[groups:]
+    for number in range(count):
+        # A fence: else LLVM would load weights of later inputs, and keep sums on the stack.
+        row = _hide(b, row, ",~{memory}")
+        sources = [_hide(b, source) for source in sources]
+        if shape.asks == "weights":
+            _prefetch(b, b.add(row, a.ahead), 2)
+        factors = [load(b, b.add(row, b.mul(a.weight_block, I64(j)))) for j in range(shape.blocks)]
+        moved = 0 if shape.lane == OPEN else number * shape.lane
+        new: list[Value] = []
+        for index, length in enumerate(shape.runs):
+            run = b.add(sources[index // _REACH], b.mul(a.run, I64(index % _REACH)))
+            for position in range(length):
+                place = b.add(run, I64(position * shape.step + moved))
+                value = splat(b, b.load(pointer(b, place, F32), align=4))
+                new += [fma(b, value, factor, sums[len(new) + j]) for j, factor in enumerate(factors)]
+        sums, row = new, b.add(row, a.weight_row)
+        if shape.lane == OPEN:
+            sources = [b.add(source, a.lane) for source in sources]
+    if shape.lane != OPEN:
+        sources = [b.add(source, I64(count * shape.lane)) for source in sources]
+    return [b.sub(left, I64(count)), row, *sources, *sums]
+
+
 def _emit_sums(b: Builder, shape: TileShape, a: _Arguments) -> list[Value]:
     """Return the sums, position by position, the blocks of one position side by side."""
+    if isa_of(b) in _UNROLLED and not shape.masked:
+        return _emit_unrolled_sums(b, shape, a)
     blocks = range(shape.blocks)
-    start = [_bias(b, b.add(a.bias, I64(WIDTH * j)), b.sub(a.biased, I64(16 * j))) for j in blocks]
+    start = _start(b, shape, a)
     before = b.block
     outer, inner, latch, done = (b.append_basic_block(name) for name in ("step", "lane", "next", "store"))
     b.branch(outer)
@@ -170,7 +261,7 @@ def _emit_sums(b: Builder, shape: TileShape, a: _Arguments) -> list[Value]:
     b.position_at_end(outer)
     t = _phi(b, I64, I64(0), before)
     row_phi = first_row = _phi(b, I64, a.weights, before)
-    carried = [_phi(b, VF, start[j], before) for _ in range(sum(shape.runs)) for j in blocks]
+    carried = [_phi(b, VF, value, before) for value in start]
     size = 4 if shape.masked else 3
     entry = b.add(a.steps, b.mul(t, I64(8 * size)))
     offset, lanes, skip, *bits = (b.load(pointer(b, b.add(entry, I64(8 * i)), I64), align=8) for i in range(size))
@@ -250,10 +341,24 @@ def _emit_stores(b: Builder, shape: TileShape, a: _Arguments, sums: list[Value])
     masks = [lanes_below(b, b.sub(a.count, I64(16 * j))) for j in range(shape.blocks)]
 
     def rows(has_residual: bool, part: bool) -> None:
+        if part and isa_of(b) not in _MASKS:
+            some(has_residual)
+            return
         for position in range(len(sums) // shape.blocks):
             to = b.add(a.dst, b.mul(a.dst_step, I64(position)))
             values = sums[position * shape.blocks :][: shape.blocks]
             blocks(to, values, has_residual, part)
+
+    def some(has_residual: bool) -> None:
+        for j in range(shape.blocks):
+            places, values = [], []
+            for position, value in enumerate(sums[j :: shape.blocks]):
+                at = b.add(b.add(a.dst, b.mul(a.dst_step, I64(position))), b.mul(a.dst_block, I64(j)))
+                if has_residual:
+                    value = b.fadd(maximum(b, low, value), _masked_load(b, b.add(at, a.to_residual), masks[j]))
+                places.append(at)
+                values.append(maximum(b, bound, value))
+            _store_first(b, places, values, b.sub(a.count, I64(16 * j)))
 
     def blocks(to: Value, values: list[Value], has_residual: bool, part: bool) -> None:
         for j, value in enumerate(values):
@@ -279,6 +384,32 @@ def _emit_stores(b: Builder, shape: TileShape, a: _Arguments, sums: list[Value])
                         rows(has_residual, part=False)
 
 
+def _store_first(b: Builder, places: list[Value], values: list[Value], count: Value) -> None:
+    """Store the first ``count`` lanes of vectors, all if these are more, without masks."""
+    with b.if_else(b.icmp_signed(">=", count, I64(16))) as (whole, partly):
+        with whole:
+            for at, value in zip(places, values, strict=True):
+                store(b, at, value)
+        with partly, b.if_then(b.icmp_signed(">", count, I64(0))):
+            done = I64(0)
+            for half in (8, 4, 2, 1):
+                kind = ir.VectorType(F32, half)
+                numbers = [ir.Constant(ir.VectorType(I32, half), [*range(first, first + half)]) for first in (0, half)]
+                low, high = ([b.shuffle_vector(value, value, lanes) for value in values] for lanes in numbers)
+                before, stored, after = b.block, b.append_basic_block("part"), b.append_basic_block("parts")
+                b.cbranch(b.icmp_signed("!=", b.and_(count, I64(half)), I64(0)), stored, after)
+                b.position_at_end(stored)
+                for at, value in zip(places, low, strict=True):
+                    b.store(value, pointer(b, b.add(at, done), kind), align=4)
+                b.branch(after)
+                b.position_at_end(after)
+                if half > 1:
+                    values = [_phi(b, kind, value, before) for value in low]
+                    for phi, value in zip(values, high, strict=True):
+                        phi.add_incoming(value, stored)
+                done = b.shl(b.and_(count, I64(16 - half)), I64(2))
+
+
 def _prefetch(b: Builder, address: Value, locality: int) -> None:
     call(b, "llvm.prefetch.p0", pointer(b, address, I8), I32(0), I32(locality), I32(1), result=ir.VoidType())
 
@@ -291,6 +422,23 @@ def _phi(b: Builder, kind: ir.Type, value: Value, block: Value) -> Value:
 
 def _load(b: Builder, base: Value, distance: Value, kind: ir.Type) -> Value:
     return b.load(b.bitcast(b.gep(base, [distance]), kind.as_pointer()), align=4)
+
+
+def _again(b: Builder, phis: list[Value], values: list[Value], block: Value) -> None:
+    """Let a loop, or what follows it, continue with ``values`` after ``block``."""
+    for phi, value in zip(phis, values, strict=True):
+        phi.add_incoming(value, block)
+
+
+def _hide(b: Builder, value: Value, clobbered: str = "") -> Value:
+    """Return an int64 of which LLVM does not know how it was computed."""
+    return b.asm(ir.FunctionType(I64, [I64]), "", f"=r,0{clobbered}", [value], bool(clobbered))
+
+
+def _start(b: Builder, shape: TileShape, a: _Arguments) -> list[Value]:
+    """Return what sums begin with."""
+    blocks = [_bias(b, b.add(a.bias, I64(WIDTH * j)), b.sub(a.biased, I64(16 * j))) for j in range(shape.blocks)]
+    return blocks * sum(shape.runs)
 
 
 def _bias(b: Builder, address: Value, count: Value) -> Value:
