@@ -35,7 +35,7 @@ def make(isa: str, how: str, signed: bool) -> tuple[Callable[..., None], Any]:
     flips = how == "vnni" and signed
     subtracts = how == "pairs"
     move64, move16, move4, move1 = (_make_move(lanes, how, signed) for lanes in (64, 16, 4, 1))
-    interleave = _make_interleave(flips)
+    interleave = _make_interleave(how, signed)
     put64, put1 = (_make_put(lanes, wide) for lanes in (64, 1))
 
     def move(to: int, at: int, count: int, less: int) -> None:
@@ -96,9 +96,9 @@ def make(isa: str, how: str, signed: bool) -> tuple[Callable[..., None], Any]:
                     at += column_step * column_stride
             else:
                 start = first
-                if wide == 1 and column_stride == 1 and column_step == 1 and pixel == 4:
+                if groups == 1 and column_stride == 1 and column_step == 1 and padded == 4:
                     while start + 16 <= last:
-                        interleave(to + start * 4, at, channel_stride, inputs)
+                        interleave(to + start * pixel, at, channel_stride, inputs, less)
                         start += 16
                         at += 16
                 for q in range(start, last):
@@ -120,23 +120,28 @@ def make(isa: str, how: str, signed: bool) -> tuple[Callable[..., None], Any]:
 
 def _make_move(lanes: int, how: str, signed: bool) -> Any:
     """Return the intrinsic that copies neighbouring numbers: addresses of the copy and of the numbers, what these are less."""
-    narrow, wide = ir.VectorType(I8, lanes), ir.VectorType(I16, lanes)
+    narrow = ir.VectorType(I8, lanes)
 
     @intrinsic
     def move(_: Any, to: Any, at: Any, less: Any) -> Any:
         def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
-            value = b.load(pointer(b, a[1], narrow), align=1)
-            if how == "pairs":
-                value = b.sext(value, wide) if signed else b.zext(value, wide)
-                value = b.sub(value, _same(b, a[2], wide))
-            elif signed and how == "vnni":
-                value = b.xor(value, ir.Constant(narrow, [128] * lanes))
+            value = _converted(b, b.load(pointer(b, a[1], narrow), align=1), how, signed, a[2])
             b.store(value, pointer(b, a[0], value.type), align=1)
             return context.get_dummy_value()
 
         return types.void(types.int64, types.int64, types.int64), emit
 
     return move
+
+
+def _converted(b: Builder, value: Value, how: str, signed: bool, less: Value) -> Value:
+    """Return numbers as tiles read them."""
+    if how == "pairs":
+        wide = ir.VectorType(I16, value.type.count)
+        return b.sub(b.sext(value, wide) if signed else b.zext(value, wide), _same(b, less, wide))
+    if signed and how == "vnni":
+        return b.xor(value, ir.Constant(value.type, [128] * value.type.count))
+    return value
 
 
 def _same(b: Builder, number: Value, kind: ir.Type) -> Value:
@@ -146,31 +151,29 @@ def _same(b: Builder, number: Value, kind: ir.Type) -> Value:
     return b.shuffle_vector(one, none, ir.Constant(ir.VectorType(ir.IntType(32), kind.count), [0] * kind.count))
 
 
-def _make_interleave(flips: bool) -> Any:
+def _make_interleave(how: str, signed: bool) -> Any:
     """Return the intrinsic that writes 16 pixels of up to 4 channels, each from a plane of its own.
 
-    Arguments: address of the pixels, of the first plane, the distance of planes, their number. Other channels are those of
-    the last plane, whose weights are 0.
+    Arguments: address of the pixels, of the first plane, the distance of planes, their number, what numbers are less. Other
+    channels are those of the last plane, whose weights are 0.
     """
     kind = ir.VectorType(I8, 16)
 
     @intrinsic
-    def interleave(_: Any, to: Any, at: Any, plane: Any, count: Any) -> Any:
+    def interleave(_: Any, to: Any, at: Any, plane: Any, count: Any, less: Any) -> Any:
         def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
-            to, at, plane, count = a
+            to, at, plane, count, less = a
             rows = []
             for n in range(4):
                 number = ir.IntType(64)(n)
                 last = b.sub(count, ir.IntType(64)(1))
                 chosen = b.select(b.icmp_signed("<", number, count), number, last)
                 rows.append(b.load(pointer(b, b.add(at, b.mul(plane, chosen)), kind), align=1))
-            value = interleave_rows(b, rows)
-            if flips:
-                value = b.xor(value, ir.Constant(value.type, [128] * 64))
+            value = _converted(b, interleave_rows(b, rows), how, signed, less)
             b.store(value, pointer(b, to, value.type), align=1)
             return context.get_dummy_value()
 
-        return types.void(*[types.int64] * 4), emit
+        return types.void(*[types.int64] * 5), emit
 
     return interleave
 

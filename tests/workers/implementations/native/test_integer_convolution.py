@@ -118,6 +118,23 @@ def test_sums_are_exact(native: NativeRunner, shape: Shape, instructions: str) -
         np.testing.assert_array_equal(got, want, f"{dtype} {point}")
 
 
+@pytest.mark.parametrize("dtype", ["u8", "s8"])
+def test_pictures_of_few_channels_are_widened_in_vectors_and_one_by_one(native: NativeRunner, dtype: str) -> None:
+    rng = np.random.default_rng(random.SystemRandom().randrange(1 << 32))
+    for inputs in (3, 4):
+        # Given planes whose rows are longer than a vector
+        shape = Shape(inputs, 16, 1, (2, 3), (1, 2), 1, (0, 2), (4, 37))
+        src, weights = drawn(rng, shape, dtype)
+        point = int(rng.integers(*LIMITS[dtype]))
+        # When they are convolved
+        attr = PrimitiveAttr((), (), (Quantisation(Arg.SRC),))
+        pd = primitive_desc(described(shape, src, dtype, None, "s32"), attr, target_of("x86-64-v3"))
+        args: dict[int, Array] = {Arg.SRC: src, Arg.WEIGHTS: weights, zero_points_of(Arg.SRC): np.array([point])}
+        # Then sums are exact
+        assert (pd.impl_name(), pd.memories()[Arg.SRC].tag) == ("native:integer_pairs", "abcd")
+        np.testing.assert_array_equal(native.results(pd, args)[Arg.DST], sums(shape, src, weights, point))
+
+
 @pytest.mark.parametrize("instructions", [INSTRUCTIONS[1], *INSTRUCTIONS[3:]])
 @pytest.mark.parametrize(
     ("dtype", "result", "added", "bound"),
