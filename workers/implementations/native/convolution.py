@@ -14,6 +14,7 @@ from .convolution_integer import NativeIntegerConvolution
 from .convolution_integer_depthwise import NativeIntegerDepthwise
 from .convolution_planes import NativePlanesConvolution
 from .convolution_points import NativePointsConvolution
+from .convolution_winograd import NativeIntegerWinograd
 
 IMPLEMENTATIONS = (
     NativeFewChannelsConvolution(),
@@ -27,6 +28,7 @@ IMPLEMENTATIONS = (
     NativeIntegerDepthwise(),
     NativeIntegerConvolution("amx"),
     NativeIntegerConvolution("vnni"),
+    NativeIntegerWinograd(),
     NativeIntegerConvolution("pairs"),
     NestedConvolution("cpu"),
     NativeDirectConvolution(),

@@ -8,6 +8,9 @@ from typing import Final
 ROOM: Final = 32 << 10
 #: Largest stride of a deconvolution along the width: the stack has a vector for each phase.
 MOST_PHASES: Final = 64
+#: Pairs of inputs, and windows of a strip, that Winograd's products of integers have room for on the stack.
+WINOGRAD_PAIRS: Final = 256
+WINOGRAD_WINDOWS: Final = 64
 #: Strides along the width that vectors are interleaved for.
 INTERLEAVED: Final = (1, 2, 4, 8)
 

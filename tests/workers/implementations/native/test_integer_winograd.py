@@ -1,0 +1,83 @@
+"""Winograd's products of 8-bit integers: sums exact for all numbers and shapes, what is not supported left to others."""
+
+from __future__ import annotations
+
+import random
+import re
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from poolrt.workers.desc import Arg, PrimitiveAttr, Quantisation, zero_points_of
+from poolrt.workers.implementations.primitive_desc import primitive_desc
+from poolrt.workers.kernels.native.compiler.codegen import compile_kernel
+from tests.workers.kernels.native.test_conv import loops_with_multiplications
+from tests.workers.levels import target_of
+from tests.workers.native_runner import NativeRunner
+
+from .test_integer_convolution import LIMITS, Shape, described, drawn, sums
+
+PLAIN = Shape(32, 32, 1, (3, 3), (1, 1), 1, (1, 1), (8, 8))
+TARGET = target_of("x86-64-v3")
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        pytest.param(replace(PLAIN, inputs=19, outputs=37, pad=(0, 2), size=(9, 11)), id="odd sizes"),
+        pytest.param(replace(PLAIN, inputs=512, outputs=16, pad=(1, 1), size=(5, 7)), id="most inputs"),
+        pytest.param(replace(PLAIN, inputs=16, outputs=16, pad=(1, 1), size=(27, 29)), id="several strips"),
+    ],
+)
+@pytest.mark.parametrize("dtype", ["u8", "s8"])
+def test_sums_are_exact(native: NativeRunner, shape: Shape, dtype: str) -> None:
+    rng = np.random.default_rng(random.SystemRandom().randrange(1 << 32))
+    # Given any numbers in one image, the greatest sums in the other, and a zero point that padding stands for
+    src, weights = drawn(rng, shape, dtype)
+    src[1], weights[0], weights[1] = LIMITS[dtype][1], -128, 127
+    point = random.choice([*LIMITS[dtype], int(rng.integers(*LIMITS[dtype]))])
+    attr = PrimitiveAttr((), (), (Quantisation(Arg.SRC),))
+    # When it is computed
+    pd = primitive_desc(described(shape, src, dtype, None, "s32"), attr, TARGET)
+    got = native.results(pd, {Arg.SRC: src, Arg.WEIGHTS: weights, zero_points_of(Arg.SRC): np.array([point])})
+    # Then it is what 64-bit arithmetic gives
+    assert pd.impl_name() == "native:integer_winograd"
+    np.testing.assert_array_equal(got[Arg.DST], sums(shape, src, weights, point), f"{dtype} {point}")
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        replace(PLAIN, strides=(1, 2)),
+        replace(PLAIN, kernel=(3, 5)),
+        replace(PLAIN, dilation=2),
+        replace(PLAIN, groups=2),
+        replace(PLAIN, inputs=528),
+        replace(PLAIN, outputs=15),
+        replace(PLAIN, size=(2, 8)),
+    ],
+    ids=str,
+)
+def test_other_shapes_are_computed_in_pairs(shape: Shape) -> None:
+    src = np.zeros((1, shape.groups * shape.inputs, *shape.size))
+    op = described(shape, src, "u8", None, "u8")
+    assert primitive_desc(op, PrimitiveAttr(), TARGET).impl_name() == "native:integer_pairs"
+
+
+def test_other_registers_have_other_implementations() -> None:
+    op = described(PLAIN, np.zeros((1, 32, 8, 8)), "u8", None, "u8")
+    for instructions, name in (("x86-64-v2", "pairs"), ("x86-64-v4", "pairs"), ("x86-64-v4+avx512_vnni", "vnni")):
+        assert primitive_desc(op, PrimitiveAttr(), target_of(instructions)).impl_name() == f"native:integer_{name}"
+
+
+@pytest.mark.skipif(shutil.which("objdump") is None, reason="needs objdump")
+def test_no_vector_lives_on_the_stack_inside_of_a_loop(tmp_path: Path) -> None:
+    pd = primitive_desc(described(PLAIN, np.zeros((1, 32, 8, 8)), "u8", None, "u8"), PrimitiveAttr(), TARGET)
+    spec = next(kernel for kernel in pd.program().kernels if kernel.generator == "integer_winograd")
+    found = loops_with_multiplications(compile_kernel(spec, pd.target.instructions), tmp_path)
+    assert 12 in {sum("vpmaddwd" in line for line in body) for body in found}
+    for body in found:
+        assert not [line for line in body if re.search("[xyz]mm", line) and "(%rsp" in line], body
