@@ -160,4 +160,7 @@ def _machine() -> str:
             if line.startswith("model name"):
                 model = line.partition(":")[2].strip()
                 break
-    return f"{model}, {os.cpu_count()} cores, Linux {platform.release()}, Python {platform.python_version()}"
+    from poolrt.workers.engines.target import cpu_target
+
+    where = f"{model} ({cpu_target().instructions}), {os.cpu_count()} cores"
+    return f"{where}, Linux {platform.release()}, Python {platform.python_version()}"
