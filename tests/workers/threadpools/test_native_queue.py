@@ -93,3 +93,25 @@ def test_a_late_thread_takes_no_task_of_a_later_region_in_the_same_place(loop: L
     queue.run(1, helps=True)
     assert ran == [0]
     assert queue.ended == 1
+
+
+def test_a_pool_thread_takes_tasks_from_the_end_of_a_region(loop: Loop) -> None:
+    """What a thread's tasks of one region have left in its cache is then what its tasks of the next one need."""
+    with NativePool(2, kernels=loop) as pool:
+        for tasks in (2, 9, 40):
+            taken: dict[int, list[int]] = {}
+            both = threading.Barrier(2)
+
+            def task(i: int, _n: int, taken: dict[int, list[int]] = taken, both: threading.Barrier = both) -> None:
+                if threading.get_ident() not in taken:
+                    taken[threading.get_ident()] = []
+                    both.wait(BOUND_S)
+                taken[threading.get_ident()].append(i)
+
+            pool.parallel_for(tasks, task)
+            (own,), (others,) = (
+                [found for thread, found in taken.items() if (thread == threading.get_ident()) is here]
+                for here in (True, False)
+            )
+            assert own == [*range(len(own))]
+            assert others == [*reversed(range(len(own), tasks))]

@@ -25,7 +25,9 @@ from .atomics import (
 from .compiler import types
 from .processor_sets import rejoin
 from .region_queue import (
+    BACK,
     BLOBS,
+    BOTH_ENDS,
     CALLER,
     CAPACITY,
     COUNT,
@@ -33,6 +35,7 @@ from .region_queue import (
     ENDED,
     EVENT,
     FINISHED,
+    FRONT,
     FUNCTION,
     IN_PLACE,
     LINE,
@@ -93,10 +96,10 @@ def make(isa: str, part: str) -> tuple[Callable[..., None], Any]:
     return {"loop": _loop, "submit": _submit, "nest": _nest, "clock": _clock}[part]()
 
 
-def _run_task(queue: int, record: int, place: int) -> bool:
+def _run_task(queue: int, record: int, task: int) -> bool:
     """Run the task that the caller has taken; return whether it was the last of its region to end."""
     count = iload(record + COUNT)
-    blob = iload(iload(record + BLOBS) + (place & TASK) * 8)
+    blob = iload(iload(record + BLOBS) + task * 8)
     work = iload(record + WORK)
     begin = read_ticks()
     failure = call_kernel(iload(record + FUNCTION), blob)
@@ -153,7 +156,7 @@ def _help(queue: int, owner: int) -> bool:
             continue
         # If the slot's region is another one by now, so is its generation.
         if compare_and_swap(record + NEXT, place, place + 1):
-            if _run_task(queue, record, place):
+            if _run_task(queue, record, place & TASK):
                 announce(queue)
             return True
     return False
@@ -183,10 +186,20 @@ def _take(queue: int, helps: int, room: int) -> bool:
     if helps != 0 and ended < atomic_load(queue + SUBMITTED):
         record = iload(queue + RING) + (ended & (iload(queue + CAPACITY) - 1)) * LINE
         place = atomic_load(record + NEXT)
-        if (place >> 32) == (ended & 0x7FFFFFFF) and (place & TASK) < iload(record + COUNT):
-            if compare_and_swap(record + NEXT, place, place + 1) and _run_task(queue, record, place):
-                _open_next(queue, ended + 1, room)
-            return True
+        if (place >> 32) == (ended & 0x7FFFFFFF):
+            count = iload(record + COUNT)
+            task = taken = place & TASK
+            step = 1
+            if count <= BOTH_ENDS:
+                front, back = taken & FRONT, taken >> 16
+                taken = front + back
+                task = front
+                if room != 0 and iload(queue + CALLER) >= 0:
+                    task, step = count - 1 - back, BACK
+            if taken < count:
+                if compare_and_swap(record + NEXT, place, place + step) and _run_task(queue, record, task):
+                    _open_next(queue, ended + 1, room)
+                return True
     if helps != 0 and atomic_load(queue + OPEN) != 0:
         return _help(queue, OF_RING if helps == 1 else 0)
     return False
@@ -396,7 +409,7 @@ def _nest() -> tuple[Callable[..., None], Any]:
             place = atomic_load(record + NEXT)
             if (place & TASK) < count:
                 if compare_and_swap(record + NEXT, place, place + 1):
-                    _run_task(queue, record, place)
+                    _run_task(queue, record, place & TASK)
                 idle = 0
                 continue
             if _help(queue, record):

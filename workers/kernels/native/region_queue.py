@@ -11,9 +11,11 @@ that wait for a region · 11, 12 what the queue knows of time and place, see `CA
 A record of the ring is a cache line: the kernel's entry point, the address of an array of addresses of packed
 arguments, the number of tasks, the address of a word for what `call_kernel` returns if a task fails; the next task, the
 tasks that have ended. The next task carries the low half of the region's number in its upper half: a thread that was
-delayed can never take a task of a later region in the same record. The last word is the address of two: the time of all
-tasks in nanoseconds, estimated at first and measured from then on, and the ticks that the tasks under way have taken; 0
-if the time is unknown.
+delayed can never take a task of a later region in the same record. Its lower half has two halves again, if the region has
+few enough tasks: how many were taken from the front, by threads that wait for it, and from the back, by those of a
+synchronous pool. So a thread mostly finds in its cache what its tasks of the region before have left there. The last word
+is the address of two: the time of all tasks in nanoseconds, estimated at first and measured from then on, and the ticks
+that the tasks under way have taken; 0 if the time is unknown.
 
 Regions run one after the other; the thread that ends the last task of one opens the next.
 
@@ -53,3 +55,7 @@ SLOT_COUNT: Final = 64
 #: No task to take, and no region's number: before a record changes, so that a delayed thread finds no mixture.
 NONE: Final = -1
 TASK: Final = 0xFFFFFFFF
+#: The most tasks of a region that threads take from both ends; the tasks taken from its front; one taken from its back.
+BOTH_ENDS: Final = 0x7FFF
+FRONT: Final = 0xFFFF
+BACK: Final = 0x10000
