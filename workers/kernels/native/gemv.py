@@ -95,7 +95,10 @@ def _packed(sums_at_once: int) -> Callable[..., None]:
     ) -> None:
         for j in range(0, count, 16):
             value = total(left, lane, right + (first + j) // 16 * block, step, K)
-            vstore_part(to + j * 4, value, min(16, count - j))
+            if count - j >= 16:
+                vstore(to + j * 4, value)
+            else:
+                vstore_part(to + j * 4, value, count - j)
 
     return compute
 
@@ -129,8 +132,11 @@ def _rows(sums_at_once: int, vectors: int, whole_rows: bool) -> Callable[..., No
             if rest:
                 vstore_part(to + whole * 4, part(left, lane, at + whole * 4, step, K, rest), rest)
             return
-        for j in range(0, count, 16):
-            vstore_part(to + j * 4, vset(np.float32(0)), min(16, count - j))
+        nothing = vset(np.float32(0))
+        for j in range(0, count - 15, 16):
+            vstore(to + j * 4, nothing)
+        if count % 16:
+            vstore_part(to + (count - count % 16) * 4, nothing, count % 16)
         for k in range(0, K - sums_at_once + 1, sums_at_once):
             several(left + k * lane, lane, at + k * step, step, to, count)
         for k in range(K // sums_at_once * sums_at_once, K):

@@ -9,6 +9,7 @@ import llvmlite.ir as ir
 
 from .compiler import types
 from .compiler.language import intrinsic
+from .first_lanes import HAVE_MASKS, store_first
 from .vec import (
     F32,
     I32,
@@ -21,6 +22,7 @@ from .vec import (
     constant,
     fma,
     fold,
+    isa_of,
     lanes_below,
     load,
     pointer,
@@ -109,6 +111,9 @@ def add_rows(count: int) -> Any:
                 value = _masked(b, b.add(to, place), mask)
                 for factor, row in zip(factors, rows, strict=True):
                     value = fma(b, factor, _masked(b, b.add(row, place), mask), value)
+                if isa_of(b) not in HAVE_MASKS:
+                    store_first(b, [b.add(to, place)], [value], columns)
+                    return
                 where = pointer(b, b.add(to, place), VF)
                 call(b, "llvm.masked.store.v16f32.p0", value, where, I32(4), mask, result=ir.VoidType())
 

@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from . import functions
 from .compiler import types
 from .elements import elements
-from .vec import vadd, vfma, vmul, vneg
+from .first_lanes import HAVE_MASKS
+from .vec import prefetch, vadd, vfma, vmul, vneg
 
+#: ISA level -> items of work from the one that is computed to the one whose W x is asked for: those of a step were written long
+#: ago, each gate's in a place of its own. Other levels ask for none.
+_AHEAD: Final = {"x86-64-v3": 8}
 #: The parts: whole cells, and the two halves of a GRU's, between which the reset state is multiplied.
 VANILLA, LSTM, LINEAR_BEFORE_RESET, GRU_GATES, GRU_STATE = range(5)
 
 
-def make(isa: str, cell: int, activation: str, alpha: float, dtype: str = "f32") -> tuple[Callable[..., None], Any]:
+def make(
+    isa: str, cell: int, activation: str, alpha: float, dtype: str = "f32", asks: bool = True
+) -> tuple[Callable[..., None], Any]:
     """Return the kernel of a cell; ``activation`` (``eltwise_tanh``) and ``alpha`` are those of vanilla cells.
+
+    It ``asks`` for the W x of later items, which are not in the first-level cache.
 
     Arguments, of one type: addresses of W x + b (N, G, H), of U h (N, ``wide``), of h before and after (N, H), of c before and
     after (N, H), and of the bias (H) that a GRU with linear before reset adds to its last U h; H, G, ``wide``; whether
@@ -29,13 +37,26 @@ def make(isa: str, cell: int, activation: str, alpha: float, dtype: str = "f32")
         functions.eltwise(name) for name in (activation.removeprefix("eltwise_"), "tanh", "logistic")
     )
     of = elements(dtype)
-    size, fill, load_part, store_part = of.size, of.fill, of.load_part, of.store_part
+    size, fill, load, load_part, store, store_part = of.size, of.fill, of.load, of.load_part, of.store, of.store_part
+    is_masked = isa in HAVE_MASKS
+    ahead = _AHEAD.get(isa, 0) if asks else 0
     slope, zero = of.real(alpha), of.real(0.0)
 
+    def read(at: int, lanes: int) -> Any:
+        if lanes == 16 and not is_masked:
+            return load(at)
+        return load_part(at, lanes)
+
+    def write(at: int, value: Any, lanes: int) -> None:
+        if lanes == 16 and not is_masked:
+            store(at, value)
+        else:
+            store_part(at, value, lanes)
+
     def added(inputs: int, products: int, lanes: int, begun: int) -> Any:
-        value = load_part(inputs, lanes)
+        value = read(inputs, lanes)
         if begun:
-            value = vadd(value, load_part(products, lanes))
+            value = vadd(value, read(products, lanes))
         return value
 
     def recurrent_cell(
@@ -48,44 +69,49 @@ def make(isa: str, cell: int, activation: str, alpha: float, dtype: str = "f32")
             n = item // vectors
             first = item % vectors * 16
             lanes = min(16, hidden - first)
+            if ahead:
+                later = item + ahead
+                place = inputs + size * (later // vectors * gates * hidden + later % vectors * 16)
+                for gate_of_place in range(gates):
+                    prefetch(place + gate_of_place * step)
             x = inputs + size * (n * gates * hidden + first)
             u = products + size * (n * wide + first)
             at = size * (n * hidden + first)
             h = fill(zero)
             if begun:
-                h = load_part(before + at, lanes)
+                h = read(before + at, lanes)
             if cell == VANILLA:
-                store_part(after + at, activate(added(x, u, lanes, begun), slope, zero), lanes)
+                write(after + at, activate(added(x, u, lanes, begun), slope, zero), lanes)
             elif cell == LSTM:
                 c = vmul(gate(added(x, u, lanes, begun), zero, zero),
                          squash(added(x + 2 * step, u + 2 * step, lanes, begun), zero, zero))  # fmt: skip
                 if remembers:
                     forget = gate(added(x + step, u + step, lanes, begun), zero, zero)
-                    c = vfma(forget, load_part(kept + at, lanes), c)
-                store_part(keeps + at, c, lanes)
+                    c = vfma(forget, read(kept + at, lanes), c)
+                write(keeps + at, c, lanes)
                 output = gate(added(x + 3 * step, u + 3 * step, lanes, begun), zero, zero)
-                store_part(after + at, vmul(output, squash(c, zero, zero)), lanes)
+                write(after + at, vmul(output, squash(c, zero, zero)), lanes)
             elif cell == GRU_GATES:
-                store_part(x, added(x, u, lanes, begun), lanes)
+                write(x, added(x, u, lanes, begun), lanes)
                 if begun:
                     reset = gate(added(x + step, u + step, lanes, begun), zero, zero)
-                    store_part(keeps + at, vmul(reset, h), lanes)
+                    write(keeps + at, vmul(reset, h), lanes)
             else:
                 if cell == GRU_STATE:
-                    update = load_part(x, lanes)
+                    update = read(x, lanes)
                     candidate = added(x + 2 * step, u, lanes, begun)
                 else:
                     update = added(x, u, lanes, begun)
                     reset = gate(added(x + step, u + step, lanes, begun), zero, zero)
                     inner = fill(zero)
                     if biased:
-                        inner = load_part(bias + size * first, lanes)
+                        inner = read(bias + size * first, lanes)
                     if begun:
-                        inner = vadd(inner, load_part(u + 2 * step, lanes))
-                    candidate = vfma(reset, inner, load_part(x + 2 * step, lanes))
+                        inner = vadd(inner, read(u + 2 * step, lanes))
+                    candidate = vfma(reset, inner, read(x + 2 * step, lanes))
                 candidate = squash(candidate, zero, zero)
                 # Not 1 - u, which is inexact if it is small.
                 new = vmul(gate(vneg(update), zero, zero), candidate)
-                store_part(after + at, vfma(gate(update, zero, zero), h, new), lanes)
+                write(after + at, vfma(gate(update, zero, zero), h, new), lanes)
 
     return recurrent_cell, types.void(*[types.int64] * 15)

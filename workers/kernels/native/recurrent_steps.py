@@ -26,8 +26,8 @@ def make(isa: str, cell: int, activation: str, alpha: float, dtype: str = "f32")
     whether there is a first h, a first c, and that bias. One item of work is a sequence.
     """
     is_split = cell == GRU_GATES
-    whole, _ = make_cell(isa, cell, activation, alpha, dtype)
-    second, _ = make_cell(isa, GRU_STATE, activation, alpha, dtype)
+    whole, _ = make_cell(isa, cell, activation, alpha, dtype, asks=False)
+    second, _ = make_cell(isa, GRU_STATE, activation, alpha, dtype, asks=False)
     of = elements(dtype)
     size, fill, load, load_part, load_one, store = of.size, of.fill, of.load, of.load_part, of.load_one, of.store
     zero = of.real(0.0)

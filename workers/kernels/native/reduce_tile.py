@@ -18,6 +18,7 @@ from poolrt.cachestore.deferred_dataclass import dataclass
 
 from .compiler import types
 from .compiler.language import intrinsic
+from .first_lanes import HAVE_MASKS, store_first
 from .vec import (
     F32,
     I8,
@@ -51,8 +52,6 @@ _UNROLLED: Final = ("x86-64-v3",)
 _AT_ONCE: Final = 4
 #: Runs that one address reaches: a load adds a distance to it, or the double of one.
 _REACH: Final = 3
-#: ISA levels whose processors store some lanes as fast as all. Others take tens of cycles for it.
-_MASKS: Final = ("x86-64-v4",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,7 +340,7 @@ def _emit_stores(b: Builder, shape: TileShape, a: _Arguments, sums: list[Value])
     masks = [lanes_below(b, b.sub(a.count, I64(16 * j))) for j in range(shape.blocks)]
 
     def rows(has_residual: bool, part: bool) -> None:
-        if part and isa_of(b) not in _MASKS:
+        if part and isa_of(b) not in HAVE_MASKS:
             some(has_residual)
             return
         for position in range(len(sums) // shape.blocks):
@@ -358,7 +357,7 @@ def _emit_stores(b: Builder, shape: TileShape, a: _Arguments, sums: list[Value])
                     value = b.fadd(maximum(b, low, value), _masked_load(b, b.add(at, a.to_residual), masks[j]))
                 places.append(at)
                 values.append(maximum(b, bound, value))
-            _store_first(b, places, values, b.sub(a.count, I64(16 * j)))
+            store_first(b, places, values, b.sub(a.count, I64(16 * j)))
 
     def blocks(to: Value, values: list[Value], has_residual: bool, part: bool) -> None:
         for j, value in enumerate(values):
@@ -382,32 +381,6 @@ def _emit_stores(b: Builder, shape: TileShape, a: _Arguments, sums: list[Value])
                         rows(has_residual, part=True)
                     with whole:
                         rows(has_residual, part=False)
-
-
-def _store_first(b: Builder, places: list[Value], values: list[Value], count: Value) -> None:
-    """Store the first ``count`` lanes of vectors, all if these are more, without masks."""
-    with b.if_else(b.icmp_signed(">=", count, I64(16))) as (whole, partly):
-        with whole:
-            for at, value in zip(places, values, strict=True):
-                store(b, at, value)
-        with partly, b.if_then(b.icmp_signed(">", count, I64(0))):
-            done = I64(0)
-            for half in (8, 4, 2, 1):
-                kind = ir.VectorType(F32, half)
-                numbers = [ir.Constant(ir.VectorType(I32, half), [*range(first, first + half)]) for first in (0, half)]
-                low, high = ([b.shuffle_vector(value, value, lanes) for value in values] for lanes in numbers)
-                before, stored, after = b.block, b.append_basic_block("part"), b.append_basic_block("parts")
-                b.cbranch(b.icmp_signed("!=", b.and_(count, I64(half)), I64(0)), stored, after)
-                b.position_at_end(stored)
-                for at, value in zip(places, low, strict=True):
-                    b.store(value, pointer(b, b.add(at, done), kind), align=4)
-                b.branch(after)
-                b.position_at_end(after)
-                if half > 1:
-                    values = [_phi(b, kind, value, before) for value in low]
-                    for phi, value in zip(values, high, strict=True):
-                        phi.add_incoming(value, stored)
-                done = b.shl(b.and_(count, I64(16 - half)), I64(2))
 
 
 def _prefetch(b: Builder, address: Value, locality: int) -> None:
