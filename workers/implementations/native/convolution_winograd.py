@@ -39,7 +39,7 @@ class NativeIntegerWinograd(NativeIntegerConvolution):
         if op.groups != 1 or not _LEAST <= inputs <= 2 * WINOGRAD_PAIRS or outputs < _LEAST:
             return "groups, or too few or too many channels"
         rows, columns = _windows(op)
-        if rows * columns < _LEAST_WINDOWS:
+        if rows * columns < _LEAST_WINDOWS or 1 in op.dst.dims[2:]:
             return "too few outputs of a channel"
         return super().reject(op, attr, target)
 

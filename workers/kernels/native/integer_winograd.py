@@ -19,10 +19,12 @@ from .integer_dot import multiply_groups, register_bits
 from .integer_tile import SIZES, IntegerTile, TileArguments, emit_stores
 from .limits import WINOGRAD_PAIRS, WINOGRAD_WINDOWS
 from .stack_room import stack_room
-from .vec import I8, I16, I32, I64, LANES, VI, WIDTH, Builder, Value, pointer, splat
+from .vec import I8, I16, I32, I64, LANES, VI, WIDTH, Builder, Value, call, pointer, splat
 
 #: Windows of a tile at most: their sums, a vector of factors and a broadcast pair fill 16 registers of 256 bits.
 _MOST: Final = 6
+#: Bytes of the next windows that are asked for with each pair of inputs: tiles have up to 24.
+_ASKED: Final = 32
 
 
 def make(isa: str, dtype: str, residual: str, exact: bool, part: bool) -> tuple[Callable[..., None], Any]:
@@ -168,6 +170,9 @@ def _make_products(bits: int, windows: int) -> Any:
                 value.add_incoming(ir.Constant(VI, [0] * LANES), before)
             factors = b.load(pointer(b, b.add(weights, b.shl(number, I64(6))), VI), align=64)
             base = pointer(b, b.add(src, b.shl(number, I64(2))), I8)
+            # Each window is a stream of its own, too short for the processor to guess the next ones.
+            ahead = b.add(b.add(src, b.mul(step, I64(windows))), b.mul(number, I64(_ASKED)))
+            call(b, "llvm.prefetch.p0", pointer(b, ahead, I8), I32(0), I32(3), I32(1), result=ir.VoidType())
             new = []
             for window, value in enumerate(sums):
                 at = b.gep(base, [b.mul(step, I64(window))])

@@ -58,6 +58,7 @@ def test_sums_are_exact(native: NativeRunner, shape: Shape, dtype: str) -> None:
         replace(PLAIN, inputs=528),
         replace(PLAIN, outputs=15),
         replace(PLAIN, size=(2, 8)),
+        replace(PLAIN, size=(1, 40)),
     ],
     ids=str,
 )
