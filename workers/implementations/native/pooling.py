@@ -27,6 +27,8 @@ _VECTORS = {"x86-64-v4": 4, "x86-64-v3": 2}
 _ROOM = 1024
 #: Bytes of a plane that `pooling_planes` takes: it comes back to each row, which the nearest cache still has.
 _PLANE = 1 << 15
+#: Elements of a plane that `pooling_small` has room for.
+_SMALL = 1024
 #: Columns of windows that `pooling_shifts` and `pooling_planes` combine: with more, other kernels have less work.
 _SHIFTS = 7
 #: By how many columns these windows move.
@@ -59,6 +61,12 @@ class NativePooling(NativeImplementation[Pooling]):
         memories: tuple[LaunchArgument, ...] = (("m", (Arg.SRC, 0)), ("m", (Arg.DST, 0)))
         if op.dst.dtype in _LONGS and op.algorithm == "max":
             return self._longs(op, memories)
+        if _is_small(op, target.isa):
+            (height, top), (width, left) = zip(op.kernel[-2:], op.padding_l[-2:], strict=True)
+            windows = {"width": width, "left": left, "height": height, "top": top}
+            kernel = KernelSpec.of("pooling_small", algorithm=op.algorithm, **windows)
+            launch = Launch(0, (*memories, ("t", 0)), math.prod(op.dst.dims[:2]))
+            return Program((kernel,), (launch,), tables=_geometry(op))
         return self._slabs(op, memories, target) if _shares_slabs(op) else self._planes(op, op, memories, target)
 
     def _planes(self, op: Pooling, deep: Pooling, memories: tuple[LaunchArgument, ...], target: Target) -> Program:
@@ -190,6 +198,29 @@ def _is_pairs(op: Pooling) -> bool:
     flat = all(each == (1, 1, 0, 0) for each in deep) and op.src.dims[2:-2] == op.dst.dims[2:-2]
     covered = 2 * op.dst.dims[-2] <= op.src.dims[-2] and 2 * op.dst.dims[-1] == op.src.dims[-1]
     return flat and covered and all(each == (2, 2, 0, 0) for each in (height, width))
+
+
+def _is_small(op: Pooling, isa: str) -> bool:
+    """Return whether f32 windows move by one over small row-major planes, and their results have the size of the source.
+
+    Vectors of 512 bits take parts of rows in less time.
+    """
+    if op.dst.dtype != "f32" or not op.dst.is_plain or len(op.kernel) < 2 or isa != "x86-64-v3":
+        return False
+    dense = all(each == 1 for each in op.strides) and not any(op.dilations) and op.src.dims == op.dst.dims
+    around = all(left < window for left, window in zip(op.padding_l, op.kernel, strict=True))
+    height, width = op.src.dims[-2:]
+    # Rows of whole vectors leave no lanes unused.
+    dense = dense and not (width % LANES == 0 and _slides(op, 3))
+    depth = op.kernel[0] if len(op.kernel) == _SPATIAL else 1
+    fits = height * width <= _SMALL and (height + op.kernel[-2]) * width <= 2 * _SMALL
+    return (
+        dense
+        and around
+        and fits
+        and max(op.kernel) <= _SHIFTS
+        and depth * -(-height * width // LANES) * LANES <= 4 * _SMALL
+    )
 
 
 def _shares_slabs(op: Pooling) -> bool:

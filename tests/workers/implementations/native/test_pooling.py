@@ -56,6 +56,37 @@ def test_windows_of_each_type_and_random_size_are_numpys(dtype: str, algorithm: 
             np.testing.assert_allclose(got.astype(np.float64), exact, near, err_msg=f"{op}")
 
 
+@pytest.mark.parametrize("algorithm", ["max", "avg_include_padding", "avg_exclude_padding"])
+@pytest.mark.one_in(2)
+def test_windows_over_small_planes_that_keep_their_size(algorithm: str, isa: str, native: NativeRunner) -> None:
+    rng = np.random.default_rng()
+    for axes in (2, 3):
+        kernel = tuple(int(size) for size in rng.integers(1, 6, axes))
+        sizes = tuple(int(size) for size in rng.integers(1, 20, axes))
+        before = tuple(int(rng.integers(0, size)) for size in kernel)
+        after = tuple(size - 1 - left for size, left in zip(kernel, before, strict=True))
+        values = rng.standard_normal((2, 3, *sizes)).astype(np.float32)
+        if algorithm == "max":
+            values[rng.random(values.shape) < 0.1] = np.nan
+        fill = np.nan if algorithm == "avg_exclude_padding" else -np.inf if algorithm == "max" else 0.0
+        inner = tuple(range(2, 2 + axes))
+        wide = np.pad(
+            values.astype(np.float64), [(0, 0), (0, 0), *zip(before, after, strict=True)], constant_values=fill
+        )
+        seen = np.lib.stride_tricks.sliding_window_view(wide, kernel, inner)
+        windows = tuple(range(-axes, 0))
+        if algorithm == "max":
+            exact = np.where(np.isnan(seen), -np.inf, seen).max(windows)
+        else:
+            exact = np.nanmean(seen, windows)
+        md = MemoryDesc(values.shape, "f32")
+        op = Pooling(md, md, algorithm, kernel, (1,) * axes, (0,) * axes, before, after)
+        pd = primitive_desc(op, PrimitiveAttr(), target_of(isa))
+        assert pd.impl_name() == "native:pooling"
+        got = native.results(pd, {Arg.SRC: values})[Arg.DST]
+        np.testing.assert_allclose(got, exact, 1e-5, 1e-6, err_msg=f"{op}")
+
+
 @pytest.mark.parametrize("dtype", ["s64", "u64"])
 @pytest.mark.parametrize(("axes", "tag"), [(1, "abc"), (2, "abcd"), (3, "abcde"), (2, "aBcd16b"), (1, "aBc16b")])
 @pytest.mark.one_in(4)
@@ -173,7 +204,7 @@ def test_planes_of_windows_of_few_columns(algorithm: str, isa: str, native: Nati
         pd = primitive_desc(op, PrimitiveAttr(), target_of(isa))
         # The weakest level has no loads with masks.
         if op.kernel != op.src.dims[2:] and isa != "x86-64-v2":
-            others = {"pooling_near", "pooling_slide"} if stride == 1 else set()
+            others = {"pooling_near", "pooling_slide", "pooling_small"} if stride == 1 else set()
             assert {each.generator for each in pd.program().kernels} <= {"pooling_planes", *others}, op
         given = rng.standard_normal(dims).astype(np.float32)
         given[rng.random(dims) < 0.02] = -np.inf
