@@ -20,6 +20,7 @@ from ..program import Launch, LaunchArgument, Program
 from .blocks import CHUNK, EVERY_TYPE, LANES, channel_blocks, channel_tail, is_blocked, refuse
 from .chain import chain, chain_source, refuse_chain
 from .logic import NativeLogic
+from .past_caches import streams
 from .quantise import NativeQuantisedBinary, NativeQuantisedDivision
 
 Operands: TypeAlias = "tuple[MemoryDesc, MemoryDesc]"
@@ -53,7 +54,7 @@ class NativeBinary:
         return replace(op, src0=src0, src1=src1, dst=follow(op.dst, wide))
 
     def program(self, op: Binary, attr: PrimitiveAttr, target: Target) -> Program:
-        return combine(op.algorithm, (Arg.SRC, Arg.SRC_1), (op.src0, op.src1), op.dst, attr)
+        return combine(op.algorithm, (Arg.SRC, Arg.SRC_1), (op.src0, op.src1), op.dst, attr, streams(op.dst, target))
 
 
 def refuse_operands(operands: Operands, dst: MemoryDesc, attr: PrimitiveAttr) -> str | None:
@@ -69,8 +70,18 @@ def refuse_operands(operands: Operands, dst: MemoryDesc, attr: PrimitiveAttr) ->
     return None
 
 
-def combine(algorithm: str, args: tuple[int, int], operands: Operands, dst: MemoryDesc, attr: PrimitiveAttr) -> Program:
-    """Return the program that combines two tensors, the execution arguments ``args``, by a function of the kernel's."""
+def combine(
+    algorithm: str,
+    args: tuple[int, int],
+    operands: Operands,
+    dst: MemoryDesc,
+    attr: PrimitiveAttr,
+    streams: bool = False,
+) -> Program:
+    """Return the program that combines two tensors, the execution arguments ``args``, by a function of the kernel's.
+
+    If it ``streams``, the result is written past the caches.
+    """
     if dst.elements == 0:
         return Program((), ())
     rows = _rows(operands, dst)
@@ -81,7 +92,9 @@ def combine(algorithm: str, args: tuple[int, int], operands: Operands, dst: Memo
     table = b"".join(struct.pack("<3q", axis.extent, *axis.strides) for axis in reversed(rows.outer))
     period, tail = (channel_blocks(dst), channel_tail(dst)) if _has_tail(dst) else (1, LANES)
     moves = (inner.strides[0] == 1, inner.strides[1] == 1)
-    kernel = KernelSpec.of("binary", algorithm=algorithm, dtype=dst.dtype, moves=moves, chain=chain(attr))
+    kernel = KernelSpec.of(
+        "binary", algorithm=algorithm, dtype=dst.dtype, moves=moves, chain=chain(attr), streams=streams
+    )
     numbers = (len(rows.outer), mid.extent, *mid.strides, mid_chunk, inner.extent, CHUNK, rows.below, period, tail)
     places: tuple[LaunchArgument, ...] = (
         ("m", (int(args[0]), 0)), ("m", (int(args[1]), 0)), ("m", (int(Arg.DST), 0)), chain_source(attr), ("t", 0),

@@ -11,6 +11,7 @@ from .backward import NativeBackward, refuse_gradient
 from .blocks import EVERY_TYPE, refuse, refuse_different, span
 from .chain import chain, chain_source, refuse_chain
 from .implementation import NativeImplementation
+from .past_caches import streams
 from .quantise import NativeQuantisedEltwise
 
 
@@ -37,7 +38,10 @@ class NativeEltwise(NativeImplementation[Eltwise]):
         if op.dst.elements == 0:
             return Program((), ())
         runs = span(op.dst)
-        kernel = KernelSpec.of("eltwise", algorithm=op.algorithm, src=op.src.dtype, dst=op.dst.dtype, chain=chain(attr))
+        kernel = KernelSpec.of(
+            "eltwise", algorithm=op.algorithm, src=op.src.dtype, dst=op.dst.dtype, chain=chain(attr),
+            streams=streams(op.dst, target),
+        )  # fmt: skip
         args = (
             ("m", (Arg.SRC, 0)), ("m", (Arg.DST, 0)), chain_source(attr), *runs.arguments(),
             ("f", float(op.alpha)), ("f", float(op.beta)),

@@ -13,6 +13,7 @@ from .backward import NativeBackward, refuse_gradient
 from .blocks import LANES
 from .implementation import NativeImplementation
 from .normalization_rows import NEUTRAL, normalize, refuse_rows
+from .past_caches import streams_rows
 
 #: Rows whose contributions to the gradients of scale and shift one work item adds up: at least, at most.
 _CHUNK: Final = (8, 256)
@@ -30,7 +31,8 @@ class NativeLayerNormalization(NativeImplementation[LayerNormalization]):
         return refuse_rows(self.complete(op, attr, target), attr)
 
     def program(self, op: LayerNormalization, attr: PrimitiveAttr, target: Target) -> Program:
-        return normalize(op, attr, "layer", math.prod(op.dst.dims[:-1]), (op.dst.dims[-1],))
+        rows, length = math.prod(op.dst.dims[:-1]), op.dst.dims[-1]
+        return normalize(op, attr, "layer", rows, (length,), streams_rows(op.dst, length, target))
 
 
 class NativeLayerNormalizationBackward(NativeBackward[LayerNormalization]):

@@ -26,9 +26,13 @@ def refuse_rows(op: LayerNormalization | GroupNormalization, attr: PrimitiveAttr
 
 
 def normalize(
-    op: LayerNormalization | GroupNormalization, attr: PrimitiveAttr, part: str, rows: int, sizes: tuple[int, ...]
-) -> Program:
-    """Return the program of one launch over ``rows``; ``sizes`` are what the kernel's part wants to know of a row."""
+    op: LayerNormalization | GroupNormalization, attr: PrimitiveAttr, part: str, rows: int, sizes: tuple[int, ...],
+    streams: bool = False,
+) -> Program:  # fmt: skip
+    """Return the program of one launch over ``rows``; ``sizes`` are what the kernel's part wants to know of a row.
+
+    Rows that it ``streams`` are written past the caches.
+    """
     if op.dst.elements == 0:
         return Program((), ())
     memories = op.memories()
@@ -46,5 +50,7 @@ def normalize(
         *(("i", number) for number in numbers), ("f", float(op.epsilon)),
     )  # fmt: skip
     centered = "rms_norm" not in op.flags
-    kernel = KernelSpec.of("normalization_rows", part=part, dtype=op.dst.dtype, chain=chain(attr), centered=centered)
+    kernel = KernelSpec.of(
+        "normalization_rows", part=part, dtype=op.dst.dtype, chain=chain(attr), centered=centered, streams=streams
+    )
     return Program((kernel,), (Launch(0, args, rows),), tables=NEUTRAL)

@@ -12,8 +12,11 @@ from ...engines.target import Target
 from ...kernels.spec import KernelSpec
 from ..program import Launch, LaunchArgument, Program
 from .implementation import NativeImplementation
+from .past_caches import streams
 from .strided_loops import ITEM_BYTES, byte_strides, refuse_blocks
 
+#: Bytes of runs that are copied past the caches.
+_LONG: Final = 1 << 12
 _FORMATS: Final = {"f64": "<d", "f32": "<f", "f16": "<e"}
 
 
@@ -66,7 +69,12 @@ class NativePad(NativeImplementation[Pad]):
         memories: list[LaunchArgument] = [("m", (int(Arg.SRC), start)), ("m", (int(Arg.DST), 0)), ("t", 0)]
         args = (*memories, *(("i", number) for number in numbers))
         work = math.prod(dim[0] for dim in dims) * -(-lines // group) * -(-size // chunk)
-        return Program((KernelSpec.of("pad"),), (Launch(0, args, work),), struct.pack(f"<{len(table)}q", *table))
+        long = to == step == unit and min(chunk, kept) * unit >= _LONG
+        return Program(
+            (KernelSpec.of("pad", streams=long and streams(op.dst, target)),),
+            (Launch(0, args, work),),
+            struct.pack(f"<{len(table)}q", *table),
+        )
 
 
 def _pattern(dtype: str, value: float) -> int | None:

@@ -11,6 +11,7 @@ from ..program import Launch, LaunchArgument, Program
 from .backward import NativeBackward, refuse_gradient
 from .blocks import EVERY_TYPE, LANES, channel_blocks, channel_tail, is_blocked, refuse_different, refuse_permuted
 from .implementation import NativeImplementation
+from .past_caches import streams_rows
 
 
 class NativeSoftmax(NativeImplementation[Softmax]):
@@ -32,7 +33,11 @@ class NativeSoftmax(NativeImplementation[Softmax]):
         if op.dst.elements == 0:
             return Program((), ())
         part, numbers, work = _row(op) if _is_row(op) else _strided(op)
-        kernel = KernelSpec.of("softmax", part=part, dtype=op.dst.dtype, logarithm=op.algorithm == "log")
+        alone = _is_row(op) and op.dst.is_plain
+        kernel = KernelSpec.of(
+            "softmax", part=part, dtype=op.dst.dtype, logarithm=op.algorithm == "log",
+            streams=alone and streams_rows(op.dst, op.dst.dims[op.axis], target),
+        )  # fmt: skip
         args: tuple[LaunchArgument, ...] = (("m", (Arg.SRC, 0)), ("m", (Arg.DST, 0)), *(("i", n) for n in numbers))
         return Program((kernel,), (Launch(0, args, work),))
 

@@ -14,14 +14,18 @@ from typing import Any
 from . import functions
 from .compiler import types
 from .elements import elements
+from .past_caches import LINE, finish_streams, past_caches
 from .vec import iload, vkeep
 from .whole_numbers import has_whole_numbers, whole_numbers
 
 
 def make(
-    isa: str, algorithm: str, dtype: str, moves: tuple[bool, bool], chain: tuple[Any, ...]
+    isa: str, algorithm: str, dtype: str, moves: tuple[bool, bool], chain: tuple[Any, ...], streams: bool = False
 ) -> tuple[Callable[..., None], Any]:
-    """Return the kernel, and its signature; ``moves`` says which operands advance along ``inner``."""
+    """Return the kernel, and its signature; ``moves`` says which operands advance along ``inner``.
+
+    If it ``streams``, results are written past the caches: see `past_caches`.
+    """
     first_moves, second_moves = moves
     finish, finish_part = functions.post_ops(chain, dtype), functions.post_ops_part(chain, dtype)
     if has_whole_numbers(dtype, algorithm) and not chain:
@@ -31,6 +35,7 @@ def make(
         of, combine = elements(dtype), functions.binary(algorithm)
     size, load, load_tail, load_one = of.size, of.load, of.load_tail, of.load_one
     store, store_part = of.store, of.store_part
+    stream: Any = past_caches(store)
 
     def kernel(
         begin: int, end: int, src0: int, src1: int, dst: int, other: int, table: int, outer_dims: int,
@@ -63,13 +68,17 @@ def make(
             to = size * ((outer * mid + m0) * inner + x0)
             for _ in range(m0, min(mid, m0 + mid_chunk)):
                 x, y = load_one(a), load_one(b)
+                lines = not (dst + to) % LINE
                 for at in range(0, whole, 16 * size):
                     if first_moves:
                         x = load(a + at)
                     if second_moves:
                         y = load(b + at)
                     value = finish(combine(x, y), other + to + at)
-                    store(dst + to + at, vkeep(value, lanes))
+                    if streams and lines:
+                        stream(dst + to + at, vkeep(value, lanes))
+                    else:
+                        store(dst + to + at, vkeep(value, lanes))
                 if left:
                     if first_moves:
                         x = load_tail(a + whole, left)
@@ -80,5 +89,7 @@ def make(
                 a += size * mid_stride0
                 b += size * mid_stride1
                 to += size * inner
+        if streams:
+            finish_streams()
 
     return kernel, types.void(*[types.int64] * 17)

@@ -17,9 +17,11 @@ from . import functions
 from .compiler import types
 from .compiler.language import inlined
 from .elements import elements
+from .streamed_rows import place_in_room, put_row, row_room
 from .vec import (
     fload,
     fstore,
+    prefetch,
     vadd,
     vfma,
     vkeep,
@@ -32,12 +34,15 @@ from .vec import (
 _GROUP = 16 * 64
 
 
-def make(isa: str, part: str, dtype: str, chain: tuple[Any, ...], centered: bool) -> tuple[Callable[..., None], Any]:
+def make(
+    isa: str, part: str, dtype: str, chain: tuple[Any, ...], centered: bool, streams: bool = False
+) -> tuple[Callable[..., None], Any]:  # fmt: skip
     """Return a kernel and its signature: ``layer`` scales each element of a row, ``group`` each channel.
 
-    Statistics, scales and shifts are f32.
+    Statistics, scales and shifts are f32. If it ``streams``, the rows of a ``layer`` are written past the caches.
     """
-    return (_layer if part == "layer" else _group)(chain, dtype, _statistics(centered, dtype))
+    statistics = _statistics(centered, dtype)
+    return _layer(chain, dtype, statistics, streams) if part == "layer" else _group(chain, dtype, statistics)
 
 
 def _mean(dtype: str) -> Any:
@@ -136,7 +141,9 @@ def _statistics(centered: bool, dtype: str) -> Any:
     return statistics
 
 
-def _layer(chain: tuple[Any, ...], dtype: str, statistics: Any) -> tuple[Callable[..., None], Any]:
+def _layer(
+    chain: tuple[Any, ...], dtype: str, statistics: Any, streams: bool
+) -> tuple[Callable[..., None], Any]:  # fmt: skip
     finish, finish_part = functions.post_ops(chain, dtype), functions.post_ops_part(chain, dtype)
     of = elements(dtype)
     size, real, load, load_tail, fill = of.size, of.real, of.load, of.load_tail, of.fill
@@ -155,19 +162,27 @@ def _layer(chain: tuple[Any, ...], dtype: str, statistics: Any) -> tuple[Callabl
             )
             center, correction = fill(middle), fill(real(rest))
             factor = fill(real(1.0 / np.sqrt(spread + epsilon)))
+            to = dst + offset
+            room = row_room() if streams else 0
+            if streams:
+                to = place_in_room(dst + offset, room)
             for index in range(0, whole, 16):
                 at = offset + size * index
+                if streams:
+                    prefetch(src + at + size * length)
                 value = vmul(vsub(vsub(load(src + at), center), correction), factor)
                 place = 4 * index
                 value = vfma(value, parameters(scale + (place & scale_mask)), parameters(shift + (place & shift_mask)))
-                store(dst + at, finish(value, other + at))
+                store(to + size * index, finish(value, other + at))
             if left:
                 at = offset + size * whole
                 value = vmul(vsub(vsub(load_tail(src + at, left), center), correction), factor)
                 place = 4 * whole
                 scales = parameters_tail(scale + (place & scale_mask), left)
                 value = vfma(value, scales, parameters_tail(shift + (place & shift_mask), left))
-                store_part(dst + at, finish_part(value, other + at, left), left)
+                store_part(to + size * whole, finish_part(value, other + at, left), left)
+            if streams:
+                put_row(dst + offset, room, size * length, item == begin, item == end - 1)
 
     return kernel, types.void(*[types.int64] * 13, types.float64)
 

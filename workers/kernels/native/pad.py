@@ -14,6 +14,7 @@ from .bits import copy_bytes, fill_32, fill_bytes, make_load, make_store
 from .compiler import types
 from .compiler.language import inlined
 from .padded_index import padded_index
+from .past_caches import finish_streams, stream_bytes
 from .vec import iload
 
 #: Units of a margin that are stored one by one.
@@ -22,8 +23,12 @@ _FEW: Final = 8
 _FILLED: Final = 32
 
 
-def make(isa: str) -> tuple[Callable[..., None], Any]:
-    """Return the kernel, and its signature. ``pattern`` has eight bytes of constant elements; see `padded_index` for modes."""
+def make(isa: str, streams: bool = False) -> tuple[Callable[..., None], Any]:
+    """Return the kernel, and its signature. ``pattern`` has eight bytes of constant elements; see `padded_index` for modes.
+
+    Long runs that it ``streams`` are written past the caches: see `past_caches`.
+    """
+    copy_run: Any = stream_bytes if streams else copy_bytes
     load_1, load_2, load_4, load_8, store_4 = make_load(1), make_load(2), make_load(4), make_load(8), make_store(4)
 
     @inlined
@@ -105,7 +110,7 @@ def make(isa: str) -> tuple[Callable[..., None], Any]:
                     margin(first, start_kept, read, written, before, kept, unit, mode, pattern)
                     if end_kept > start_kept:
                         own = (start_kept - before) * unit
-                        copy_bytes(written + start_kept * unit, read + own, (end_kept - start_kept) * unit)
+                        copy_run(written + start_kept * unit, read + own, (end_kept - start_kept) * unit)
                     margin(end_kept, last, read, written, before, kept, unit, mode, pattern)
                 else:
                     for at in range(first, last):
@@ -114,5 +119,7 @@ def make(isa: str) -> tuple[Callable[..., None], Any]:
                             fill_bytes(written + at * dst_step, pattern, unit)
                         else:
                             copy_bytes(written + at * dst_step, read + place * src_step, unit)
+        if streams:
+            finish_streams()
 
     return kernel, types.void(*[types.int64] * 21)

@@ -18,7 +18,8 @@ from .compiler.language import inlined
 from .elements import Elements, elements
 from .exponentials import vexp_below, vlog
 from .stack_room import stack_room
-from .vec import vadd, vdiv, vkeep, vkeep_or, vmax, vmax_lane, vmul, vsub, vsum
+from .streamed_rows import place_in_room, put_row, row_room
+from .vec import prefetch, vadd, vdiv, vkeep, vkeep_or, vmax, vmax_lane, vmul, vsub, vsum
 
 #: Vectors whose exponentials are added to one partial sum.
 _GROUP = 64
@@ -28,9 +29,11 @@ _KEEPS = ("f32", "f64")
 _SHORT = 128
 
 
-def make(isa: str, part: str, dtype: str, logarithm: bool) -> tuple[Callable[..., None], Any]:
-    """Return a kernel and its signature."""
-    return (_row if part == "row" else _strided)(logarithm, dtype)
+def make(
+    isa: str, part: str, dtype: str, logarithm: bool, streams: bool = False
+) -> tuple[Callable[..., None], Any]:  # fmt: skip
+    """Return a kernel and its signature. Rows that it ``streams`` are written past the caches: see `streamed_rows`."""
+    return _row(logarithm, dtype, streams) if part == "row" else _strided(logarithm, dtype)
 
 
 def _putter(of: Elements) -> Any:
@@ -47,7 +50,7 @@ def _putter(of: Elements) -> Any:
     return put
 
 
-def _row(logarithm: bool, dtype: str) -> tuple[Callable[..., None], Any]:
+def _row(logarithm: bool, dtype: str, streams: bool) -> tuple[Callable[..., None], Any]:
     of = elements(dtype)
     size, real, load, load_tail, store, fill = of.size, of.real, of.load, of.load_tail, of.store, of.fill
     put = _putter(of)
@@ -62,6 +65,9 @@ def _row(logarithm: bool, dtype: str) -> tuple[Callable[..., None], Any]:
             batch = item // positions
             offset = size * (batch * image + (item - batch * positions) * position)
             source, target = src + offset, dst + offset
+            room = row_room() if streams else 0
+            if streams:
+                target = place_in_room(dst + offset, room)
             stride = size * step
             last = stride * (vectors - 1)
             most, also = vkeep_or(load_tail(source + last, tail), tail, lowest), lowest
@@ -79,6 +85,8 @@ def _row(logarithm: bool, dtype: str) -> tuple[Callable[..., None], Any]:
                 stop = min(last, at + _GROUP * stride)
                 part = zero
                 while at < stop:
+                    if streams:
+                        prefetch(source + last + at)
                     power = vexp_below(vsub(load(source + at), shift))
                     part = vadd(part, power)
                     if keeps:
@@ -105,6 +113,8 @@ def _row(logarithm: bool, dtype: str) -> tuple[Callable[..., None], Any]:
                         store(target + at, vmul(vexp_below(vsub(load(source + at), shift)), scale))
                     at += stride
                 put(target + last, vmul(power, scale), tail, full)
+            if streams:
+                put_row(dst + offset, room, last + size * tail, item == begin, item == end - 1)
 
     return kernel, types.void(*[types.int64] * 11)
 
