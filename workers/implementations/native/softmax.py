@@ -32,6 +32,11 @@ class NativeSoftmax(NativeImplementation[Softmax]):
     def program(self, op: Softmax, attr: PrimitiveAttr, target: Target) -> Program:
         if op.dst.elements == 0:
             return Program((), ())
+        if _is_short(op, target.isa):
+            rows, length = op.dst.elements // op.dst.dims[op.axis], op.dst.dims[op.axis]
+            kernel = KernelSpec.of("softmax_short", logarithm=op.algorithm == "log")
+            places: tuple[LaunchArgument, ...] = (("m", (Arg.SRC, 0)), ("m", (Arg.DST, 0)), ("i", rows), ("i", length))
+            return Program((kernel,), (Launch(0, places, -(-rows // LANES)),))
         part, numbers, work = _row(op) if _is_row(op) else _strided(op)
         alone = _is_row(op) and op.dst.is_plain
         kernel = KernelSpec.of(
@@ -61,6 +66,13 @@ class NativeSoftmaxBackward(NativeBackward[Softmax]):
         kernel = KernelSpec.of("softmax_backward", part=part, logarithm=op.algorithm == "log")
         memories: list[LaunchArgument] = [("m", (arg, 0)) for arg in (Arg.DST, Arg.DIFF_DST, Arg.DIFF_SRC)]
         return Program((kernel,), (Launch(0, (*memories, *(("i", n) for n in numbers)), work),))
+
+
+def _is_short(op: Softmax, isa: str) -> bool:
+    """Return whether rows of f32 are so short, and so many, that 16 of them make vectors, which are turned by 8 x 8 elements."""
+    length = op.dst.dims[op.axis]
+    short = op.dst.dtype == "f32" and op.dst.is_plain and _is_row(op) and length <= LANES
+    return short and isa == "x86-64-v3" and op.dst.elements >= LANES * length
 
 
 def _is_row(op: Softmax) -> bool:

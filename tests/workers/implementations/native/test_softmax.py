@@ -10,6 +10,7 @@ from poolrt.workers.engines.target import cpu_target
 from poolrt.workers.implementations.primitive_desc import UnsupportedPrimitive, primitive_desc
 from tests.references.softmax import softmax
 from tests.workers.cases import Case, cases
+from tests.workers.drawn import drawn
 from tests.workers.levels import target_of
 from tests.workers.native_runner import NativeRunner
 
@@ -46,3 +47,17 @@ def test_rows_of_elements_that_are_apart_are_short_or_long(
     wanted = softmax(src.astype(np.float64), 1, algorithm)
     # The exponential of less than -87.3 is 0.
     np.testing.assert_allclose(found, wanted, 50 * 2.0**-23, 1e-6 if algorithm == "log" else np.exp(-87.3))
+
+
+@pytest.mark.parametrize("algorithm", ["accurate", "log"])
+def test_short_rows_side_by_side(algorithm: str, isa: str, native: NativeRunner) -> None:
+    rng = np.random.default_rng()
+    for length in drawn(range(1, 18), 5):
+        values = 9 * rng.standard_normal((int(rng.integers(1, 120)), length)).astype(np.float32)
+        values[rng.random(values.shape) < 0.02] = np.nan
+        values[rng.random(values.shape) < 0.02] = -np.inf
+        values[:, 0] = np.where(np.isinf(values[:, 0]), 0.0, values[:, 0])
+        md = MemoryDesc(values.shape, "f32")
+        op = Softmax(md, md, 1, algorithm)
+        got = native.results(primitive_desc(op, PrimitiveAttr(), target_of(isa)), {Arg.SRC: values})[Arg.DST]
+        np.testing.assert_allclose(got, softmax(values.astype(np.float64), 1, algorithm), 3e-6, 1e-6, err_msg=f"{op}")
