@@ -86,7 +86,8 @@ class NativeResampling(NativeImplementation[Resampling]):
         dtype = _MOVED[item_size(op.dst.dtype)] if moves else op.dst.dtype
         kernel = KernelSpec.of(
             "resampling", part=part, linear=op.algorithm == "linear", close=close, chain=chain(attr), repeat=repeat,
-            dtype=dtype, shrinks=part == "rows" and _shrinks(op, axes),
+            dtype=dtype, shrinks=part == "rows" and _shrinks(op, axes), same=part == "rows" and _is_same(axes[2]),
+            near=part == "rows" and target.isa == "x86-64-v3" and _are_close(axes[2], LANES // 2, LANES // 2),
         )  # fmt: skip
         if op.algorithm == "cubic":
             part = "lower" if part == "rows" and _adds_rows_first(op) else part
@@ -155,11 +156,18 @@ def _repeat(seen: list[Place]) -> int:
     return 1
 
 
-def _are_close(seen: list[Place], span: int = LANES) -> bool:
-    """Return whether each vector of indices sees elements fewer than ``span`` behind that of the first index, side by side."""
+def _is_same(seen: list[Place]) -> bool:
+    """Return whether each index sees the element of its number alone."""
+    return [place.elements[:1] for place in seen] == [(index,) for index in range(len(seen))] and not any(
+        any(place.weights[1:]) for place in seen
+    )
+
+
+def _are_close(seen: list[Place], span: int = LANES, lanes: int = LANES) -> bool:
+    """Return whether ``lanes`` indices at a time see elements fewer than ``span`` behind that of the first one, side by side."""
     for elements in zip(*(elements for elements, _ in map(_shared, seen)), strict=True):
-        for start in range(0, len(elements), LANES):
-            part = elements[start : start + LANES]
+        for start in range(0, len(elements), lanes):
+            part = elements[start : start + lanes]
             if min(part) != part[0] or max(part) - part[0] >= span:
                 return False
     return True

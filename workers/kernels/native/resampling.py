@@ -9,7 +9,8 @@ float32 does not hold.
 each parity of height and depth, and combines them: a row that the next row of dst needs too is there. ``blocked`` has 16
 channels a vector. Elements of weight 0 count nothing, even if they are infinite. If positions see ``pairs`` that follow one
 another (1 plus the number of the first element), these are loaded as vectors. Rows whose elements ``repeat`` equally often are
-written at once. The nearest element without a post-op is moved as it is, whatever its type.
+written at once; those of the ``same`` elements are not looked up. The nearest element without a post-op is moved as it is,
+whatever its type.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import Any, Final
 import llvmlite.ir as ir
 
 from . import functions
-from .bits import make_load_index
+from .bits import copy_bytes, make_load_index
 from .compiler import types
 from .compiler.language import inlined, intrinsic
 from .elements import elements
@@ -37,19 +38,23 @@ _SLACK: Final = 48
 
 def make(
     isa: str, part: str, linear: bool, close: bool, chain: tuple[Any, ...], repeat: int = 1, dtype: str = "f32",
-    shrinks: bool = False,
+    shrinks: bool = False, same: bool = False, near: bool = False,
 ) -> tuple[Callable[..., None], Any]:  # fmt: skip
     """Return a kernel and its signature.
 
-    Positions are ``close`` if each vector of them sees elements of which the last is at most 15 behind the first. If position p
-    of a row sees element p // ``repeat``, that is 2, 4, 8 or 16; else it is 1. Elements that are only moved are whole numbers
-    without sign, of the size of any other type. If planes of f32 ``shrinks`` says so, two rows of src, of `MIXED` columns at
-    most, are mixed before their columns are: no row is seen from two rows of dst.
+    Positions are ``close`` if each vector of them sees elements of which the last is at most 15 behind the first, and ``near`` if
+    each half of one sees elements at most 7 behind its first. If position p of a row sees element p // ``repeat``, that is 2, 4,
+    8 or 16; else it is 1. Positions may also see the ``same`` elements, p. Elements that are only moved are whole numbers without
+    sign, of the size of any other type. If planes of f32 ``shrinks`` says so, two rows of src, of `MIXED` columns at most, are
+    mixed before their columns are: no row is seen from two rows of dst.
     """
     of = samples(dtype, not linear and not chain)
     if part == "blocked":
         return _blocked(linear, of, chain, dtype)
-    return _rows(linear, close, of, chain, repeat, dtype, shrinks)
+    take = of.near if near else of.pick if close else of.gather
+    if not (linear or chain):
+        return _moved(take, of, dtype, repeat, same)
+    return _rows(linear, take, of, chain, dtype, shrinks, same)
 
 
 def stack(rows: int, lane: int) -> Any:
@@ -93,16 +98,23 @@ def _mixed(low: Any, high: Any, lower: Any, upper: Any) -> Any:
     return vfma(high, upper, vmul(low, lower))
 
 
-def _widener(linear: bool, take: Any, of: Samples) -> Any:
+def _widener(linear: bool, take: Any, of: Samples, load_tail: Any) -> Any:
     """Return a function that writes a row of src, seen from ``count`` positions of dst, to an address.
 
-    ``take`` loads elements.
+    ``take`` loads elements. If there is ``load_tail``, positions see the elements of their own number, which it loads.
     """
     size, lane, load, weights, keep, fill, real = of.size, of.lane, of.load, of.load_kept, of.keep, of.fill, of.real
 
     @inlined
     def widen(line: int, to: int, width: int, padded: int, first: int, count: int, pairs: int) -> None:
         lower, upper = width + 8 * padded, width + (8 + lane) * padded
+        if load_tail is not None:
+            for index in range(0, count & -16, 16):
+                keep(to + lane * index, load(line + size * (first + index)))
+            if count & 15:
+                index = count & -16
+                keep(to + lane * index, load_tail(line + size * (first + index), count & 15))
+            return
         start = first
         if linear and pairs:
             start += count & -16
@@ -126,30 +138,23 @@ def _widener(linear: bool, take: Any, of: Samples) -> Any:
 
 
 def _rows(
-    linear: bool, close: bool, of: Samples, chain: tuple[Any, ...], repeat: int, dtype: str, shrinks: bool
+    linear: bool, take: Any, of: Samples, chain: tuple[Any, ...], dtype: str, shrinks: bool, same: bool
 ) -> tuple[Callable[..., None], Any]:
     finish = functions.post_ops_part(chain, dtype)
-    take = of.pick if close else of.gather
-    widen = _widener(linear, take, of)
+    widen = _widener(linear, take, of, elements(dtype).load_tail if same else None)
     memory, room = stack(4, of.lane), stack_room(4 * (MIXED + _SLACK))
-    repeated: Any = make_repeated(dtype, repeat) if repeat > 1 else None
     size, lane, store, store_part, load_kept = of.size, of.lane, of.store, of.store_part, of.load_kept
     weight, fill, load, keep = of.weight, of.fill, of.load, of.keep
     load_tail: Any = elements(dtype).load_tail if shrinks else None
     row_bytes, record, upper = lane * STRIP, 16 + 2 * of.share, 16 + of.share
 
     @inlined
-    def repeat_row(line: int, to: int, width: int, first: int, count: int) -> None:
-        """Write ``count`` positions, of which each element of src has ``repeat``."""
-        for at in range(0, count & -16, 16):
-            store(to + size * at, repeated(line + size * ((first + at) // repeat)))
-        at = count & -16
-        if count & 15:
-            if count >= 16 and count % repeat == 0:
-                # The last vector begins in the one before it.
-                store(to + size * (count - 16), repeated(line + size * ((first + count - 16) // repeat)))
-            else:
-                store_part(to + size * at, take(line, width + 4 * (first + at)), count & 15)
+    def put(to: int, value: Any, count: int, limit: int) -> None:
+        """Write the first lanes of a vector, all up to an address: what is behind them is written later. Masks take longer."""
+        if to <= limit:
+            store(to, value)
+        else:
+            store_part(to, value, count)
 
     @inlined
     def mixed_rows(row: int, below: int, above: float, high: float, low: int, end: int) -> int:
@@ -185,6 +190,7 @@ def _rows(
         strips = (out_width + STRIP - 1) // STRIP
         lines = out_depth * out_height
         pieces = (lines + chunk - 1) // chunk
+        limit = _last_place(begin, end, dst, lines, pieces, chunk, out_width, size)
         for item in range(begin, end):
             rest = item // pieces
             start = (item - rest * pieces) * chunk
@@ -202,14 +208,9 @@ def _rows(
                     h = height
                     d += record
                 to = size * ((plane * lines + line) * out_width + first)
-                if repeat > 1:
-                    row = image + size * (iload(d) * in_height + iload(h)) * in_width
-                    repeat_row(row, dst + to, width, first, count)
-                    continue
                 if shrinks:
                     # The columns that the positions see, which are in order.
-                    final = first + count - 1
-                    low, end = number_at(width, first), number_at(width + 4 * padded, final) + 1
+                    low, end = number_at(width, first), number_at(width + 4 * padded, first + count - 1) + 1
                     row = image + size * iload(h) * in_width
                     if weight(h + upper) > 0.0:
                         below = image + size * iload(h + 8) * in_width
@@ -220,7 +221,7 @@ def _rows(
                         if at + 16 <= count:
                             store(dst + to + size * at, value)
                         else:
-                            store_part(dst + to + size * at, value, count & 15)
+                            put(dst + to + size * at, value, count & 15, limit)
                     continue
                 near = brought(
                     rows, image, iload(d), iload(h), in_height, in_width, width, padded, first, count, pairs
@@ -256,7 +257,100 @@ def _rows(
                     if at + 16 <= count:
                         store(dst + to + size * at, value)
                     else:
-                        store_part(dst + to + size * at, value, count & 15)
+                        put(dst + to + size * at, value, count & 15, limit)
+
+    return kernel, types.void(*[types.int64] * 17)
+
+
+@inlined
+def _last_place(begin: int, end: int, dst: int, lines: int, pieces: int, chunk: int, columns: int, size: int) -> int:
+    """Return up to where a whole vector may be stored: what is behind a line is stored later, unless it is another range's.
+
+    Strips of wide lines are not stored in the order of memory.
+    """
+    place = 0
+    if columns <= STRIP and end > begin:
+        plane = (end - 1) // pieces
+        stop = min(lines, (end - plane * pieces) * chunk)
+        place = dst + size * ((plane * lines + stop) * columns - 16)
+    return place
+
+
+def _moved(take: Any, of: Samples, dtype: str, repeat: int, same: bool) -> tuple[Callable[..., None], Any]:
+    size, store, store_part = of.size, of.store, of.store_part
+    repeated: Any = make_repeated(dtype, repeat) if repeat > 1 else None
+    record = 16 + 2 * of.share
+
+    @inlined
+    def seen(row: int, width: int, first: int) -> Any:
+        """Return what 16 positions of a row see."""
+        if repeat > 1:
+            return repeated(row + size * (first // repeat))
+        return take(row, width + 4 * first)
+
+    @inlined
+    def put_lines(to: int, value: Any, count: int, step: int, lines: int, limit: int) -> None:
+        """Write the first ``count`` lanes of a vector to some lines."""
+        for _ in range(lines):
+            if count == 16 or to <= limit:
+                store(to, value)
+            else:
+                store_part(to, value, count)
+            to += step
+
+    @inlined
+    def move_row(row: int, to: int, step: int, lines: int, width: int, first: int, count: int, limit: int) -> None:
+        """Write ``count`` positions of a row of src to some lines, which are ``step`` bytes apart."""
+        if same:
+            for _ in range(lines):
+                copy_bytes(to, row + size * first, size * count)
+                to += step
+            return
+        whole = count & -16
+        for at in range(0, whole, 16):
+            put_lines(to + size * at, seen(row, width, first + at), 16, step, lines, limit)
+        if count & 15:
+            if repeat > 1 and whole and count % repeat == 0:
+                # The last vector begins in the one before it.
+                value = seen(row, width, first + count - 16)
+                put_lines(to + size * (count - 16), value, 16, step, lines, limit)
+            else:
+                value = seen(row, width, first + whole)
+                # What is written behind a line that has a whole vector would be the beginning of the next one.
+                put_lines(to + size * whole, value, count & 15, step, lines, limit if lines == 1 or not whole else 0)
+
+    def kernel(
+        begin: int, end: int, src: int, dst: int, other: int, depth: int, height: int, width: int,
+        in_depth: int, in_height: int, in_width: int, out_depth: int, out_height: int, out_width: int,
+        padded: int, chunk: int, pairs: int,
+    ) -> None:  # fmt: skip
+        strips = (out_width + STRIP - 1) // STRIP
+        lines = out_depth * out_height
+        pieces = (lines + chunk - 1) // chunk
+        limit = _last_place(begin, end, dst, lines, pieces, chunk, out_width, size)
+        for item in range(begin, end):
+            rest = item // pieces
+            line = (item - rest * pieces) * chunk
+            plane = rest // strips
+            first = (rest - plane * strips) * STRIP
+            count = min(STRIP, out_width - first)
+            image = src + size * plane * in_depth * in_height * in_width
+            final = min(lines, line + chunk)
+            d, h = line // out_height, line % out_height
+            while line < final:
+                # Lines that follow one another and are the same are written together.
+                place, together = iload(height + record * h), 1
+                most = min(out_height - h, final - line)
+                while together < most and iload(height + record * (h + together)) == place:
+                    together += 1
+                row = image + size * (iload(depth + record * d) * in_height + place) * in_width
+                to = dst + size * ((plane * lines + line) * out_width + first)
+                move_row(row, to, size * out_width, together, width, first, count, limit)
+                line += together
+                h += together
+                if h == out_height:
+                    h = 0
+                    d += 1
 
     return kernel, types.void(*[types.int64] * 17)
 

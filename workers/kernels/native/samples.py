@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Final
 
@@ -37,6 +38,7 @@ from .vec import (
 )
 from .whole_numbers import whole_numbers
 
+_HALF: Final = LANES // 2
 _VB: Final = ir.VectorType(I8, LANES)
 
 
@@ -53,6 +55,7 @@ class Samples:
     load: Any  #: (address) -> lanes
     gather: Any  #: (row, table) -> lanes: elements whose numbers (16 int32) a table has
     pick: Any  #: the same if no number is more than 15 above the first; up to 60 bytes behind the row are read
+    near: Any  #: the same if no number in a half is more than 7 above its first one
     store: Any  #: (address, lanes)
     store_part: Any  #: (address, lanes, count)
     load_kept: Any  #: (address of scratch memory) -> lanes; also an array of weights
@@ -65,18 +68,18 @@ class Samples:
 @lru_cache
 def samples(dtype: str, moves: bool) -> Samples:
     """Return what kernels use of a data type; if they only move elements, that is one of integers without sign."""
-    gather, pick = _make_gather(dtype, moves, False), _make_gather(dtype, moves, True)
+    gather, pick, near = (_make_gather(dtype, moves, permutes) for permutes in ({}, _PERMUTES, _PERMUTES_OF_HALVES))
     if moves:
         raw = whole_numbers(dtype, "max")
         return Samples(
-            raw.size, raw.size, 4, raw.load, gather, pick, raw.store, raw.store_part, raw.load, raw.store, fload, None,
+            raw.size, raw.size, 4, raw.load, gather, pick, near, raw.store, raw.store_part, raw.load, raw.store, fload, None,
             np.float32,
         )  # fmt: skip
     of = elements(dtype)
     kept = of.lanes_as
     weight = fload if of.real is np.float32 else dload
     return Samples(
-        of.size, kept.size, kept.size, of.load, gather, pick, of.store, of.store_part, kept.load, kept.store, weight,
+        of.size, kept.size, kept.size, of.load, gather, pick, near, of.store, of.store_part, kept.load, kept.store, weight,
         of.fill, of.real,
     )  # fmt: skip
 
@@ -99,7 +102,7 @@ def make_repeated(dtype: str, times: int) -> Any:
     return repeated
 
 
-def _make_gather(dtype: str, moves: bool, close: bool) -> Any:
+def _make_gather(dtype: str, moves: bool, permutes: Mapping[ir.Type, Any]) -> Any:
     kind = STORED[dtype]
     if moves:
         lanes = VectorType(f"i{kind.width}", ir.VectorType(kind, LANES), types.int64)
@@ -110,7 +113,7 @@ def _make_gather(dtype: str, moves: bool, close: bool) -> Any:
     def gather(_: Any, row: types.Integer, table: types.Integer) -> Any:
         def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
             numbers = b.load(pointer(b, a[1], VI), align=4)
-            permute = _PERMUTES.get(kind) if close else None
+            permute = permutes.get(kind)
             found = permute(b, a[0], numbers, kind) if permute else None
             found = _gathered(b, a[0], numbers, kind) if found is None else found
             return found if moves else widened(b, found, dtype)
@@ -180,4 +183,25 @@ def _first(b: Builder, numbers: Value) -> tuple[Value, Value]:
     return b.sext(first, I64), b.sub(numbers, splat(b, first))
 
 
-_PERMUTES: Final = {F32: _permuted_words, I32: _permuted_words, I8: _permuted_bytes}
+def _permuted_halves(b: Builder, row: Value, numbers: Value, kind: ir.Type) -> Value | None:
+    """Return elements of 32 bits by two permutations of those from the first one of each half, None if the level has none."""
+    if isa_of(b) != "x86-64-v3":
+        return _permuted_words(b, row, numbers, kind)
+    found = []
+    for half in range(2):
+        lanes = ir.Constant(ir.VectorType(I32, _HALF), [_HALF * half + lane for lane in range(_HALF)])
+        own = b.shuffle_vector(numbers, numbers, lanes)
+        first = b.extract_element(own, I32(0))
+        undefined = ir.Constant(own.type, ir.Undefined)
+        zeros = ir.Constant(own.type, [0] * _HALF)
+        rest = b.sub(own, b.shuffle_vector(b.insert_element(undefined, first, I32(0)), undefined, zeros))
+        floats = ir.VectorType(F32, _HALF)
+        place = b.add(row, b.shl(b.sext(first, I64), I64(2)))
+        near = b.load(pointer(b, place, floats), align=4)
+        found.append(call(b, "llvm.x86.avx2.permps", near, rest, result=floats))
+    whole = b.shuffle_vector(*found, ir.Constant(VI, list(range(LANES))))
+    return b.bitcast(whole, ir.VectorType(kind, LANES))
+
+
+_PERMUTES: Final[Mapping[ir.Type, Any]] = {F32: _permuted_words, I32: _permuted_words, I8: _permuted_bytes}
+_PERMUTES_OF_HALVES: Final = {**_PERMUTES, F32: _permuted_halves, I32: _permuted_halves}

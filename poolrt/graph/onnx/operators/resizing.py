@@ -20,6 +20,10 @@ from .resize_weights import resize_weights
 _SMALL: Final = ("int8", "uint8", "int16", "uint16", "bool")
 _MODES: Final = {"nearest": "nearest", "linear": "linear", "bilinear": "linear", "cubic": "cubic"}
 
+#: Dimensions that are resampled at once, and the least elements of rows that stay as they are among them.
+_SPATIAL: Final = 3
+_ROW: Final = 16
+
 
 def resize(call: NodeCall) -> Operand:
     """Resample the dimensions that change; all others are moved to the front and joined to images and channels.
@@ -66,6 +70,8 @@ def resize(call: NodeCall) -> Operand:
         region = _region(call, axes)
         changed = [axis for axis in changed if region[axis] != (0.0, 1.0) or wanted[axis] != sizes[axis]]
         options["roi"] = [region[axis][side] for side in range(2) for axis in changed]
+    elif not weighs and mode != "cubic":
+        changed = _with_rows(changed, sizes)
     chosen = [scales[axis] for axis in changed], [wanted[axis] for axis in changed]
     if weighs or (dtype not in FLOATS and not moves):
         return _weigh(call, changed, *chosen, mode, options)
@@ -73,6 +79,14 @@ def resize(call: NodeCall) -> Operand:
     if extent is None:
         return _weigh(call, changed, *chosen, mode, options)
     return _resample(call, changed, chosen[1], mode, extent)
+
+
+def _with_rows(changed: list[int], sizes: tuple[int, ...]) -> list[int]:
+    """Return the axes that change with those behind them, if these are rows that resampling takes whole, with no transpose."""
+    rows = range(max(changed) + 1, len(sizes))
+    every = range(min(changed), len(sizes))
+    takes = len(every) <= _SPATIAL and all(sizes[axis] > 1 for axis in every if axis not in changed)
+    return [*every] if takes and math.prod(sizes[axis] for axis in rows) >= _ROW else changed
 
 
 def _is_one_number(array: Array) -> bool:

@@ -104,3 +104,20 @@ def test_a_size_that_is_rounded_to_0_gives_no_elements(cache: PrimitiveProvider,
     graph = load_onnx(given)
     found = Executor(graph, cache=cache).run(**({"x": x} if graph.inputs else {}))["y"]
     assert (found.shape, found.size) == (runtime(given, {"x": x})[0].shape, 0)
+
+
+@pytest.mark.parametrize("mode", ["nearest", "linear"])
+@pytest.mark.parametrize("coordinates", ["half_pixel", "asymmetric", "align_corners"])
+def test_rows_behind_what_is_resized_are_taken_whole(cache: PrimitiveProvider, mode: str, coordinates: str) -> None:
+    for shape, sizes in (
+        ((2, 3, 5, 19), (2, 3, 10, 19)),
+        ((1, 5, 7, 33), (1, 9, 14, 33)),
+        ((2, 6, 4, 16), (2, 3, 8, 16)),
+    ):
+        target = np.array(sizes, np.int64)
+        given = model(shape, target, mode=mode, coordinate_transformation_mode=coordinates, nearest_mode="floor")
+        x = np.random.default_rng().standard_normal(shape).astype(np.float32)
+        graph = load_onnx(given)
+        assert "transpose" not in str(graph.to_ir().nodes)
+        want = np.asarray(next(iter(ReferenceEvaluator(given).run(None, {"x": x}))))
+        np.testing.assert_allclose(Executor(graph, cache=cache).run(x=x)["y"], want, rtol=1e-5, atol=1e-5)
