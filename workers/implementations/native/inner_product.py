@@ -60,5 +60,5 @@ def find_further_implementations() -> tuple[Implementation[InnerProduct], ...]:
     from .integer_packed import NativePackedInnerProduct
     from .narrow_matmul import NativeNarrowInnerProduct
 
-    packed = tuple(NativePackedInnerProduct(how) for how in ("amx", "vnni", "pairs"))
+    packed = tuple(NativePackedInnerProduct(how) for how in ("amx", "vnni", "bytes", "pairs"))
     return (NativeNarrowInnerProduct(), *packed, NestedInnerProduct("cpu"))

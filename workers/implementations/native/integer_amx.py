@@ -28,7 +28,7 @@ EXTENSIONS_OF: Final = {"amx": BYTES, "vnni": ("avx512_vnni",)}
 
 def copied_how(how: str, signed: bool) -> str:
     """Return how src is copied for a way to multiply: tiles have instructions for signed numbers."""
-    return "vnni" if how == "amx" and not signed else how
+    return "vnni" if how == "bytes" or (how == "amx" and not signed) else how
 
 
 def fills_tiles(groups: int) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Final
 
 from poolrt.cachestore.deferred_dataclass import replace
 
@@ -11,10 +12,14 @@ from ...engines.target import Target
 from ...kernels.spec import KernelSpec
 from ..program import LaunchArgument, Program
 from .integer_amx import EXTENSIONS_OF, copied_how, is_few_with_point, reduce_by_tiles
+from .integer_bytes import multiply_bytes, refuse_bytes
 from .integer_epilogue import Epilogue, is_exact, points_fit, refuse_attributes, refuse_types
 from .integer_reduce import GROUP, GROUP_BYTES, Outputs, Positions, reduce_integers
 from .integer_rows import fits_rows, multiply_rows
 from .nest_builder import NestBuilder
+
+#: Ways to multiply src without a sign only.
+_UNSIGNED: Final = ("vnni", "bytes")
 
 
 class _PackedProduct:
@@ -34,6 +39,9 @@ class _PackedProduct:
         """Return why a product with all layouts chosen is not supported, or None."""
         if not set(self.extensions) <= set(target.extensions):
             return f"the host has no {', '.join(self.extensions)}"
+        rows = math.prod(op.dst.dims[:-1])
+        if self._how == "bytes" and (why := refuse_bytes(target.isa, rows, op.src.dims[-1], op.dst.dims[-1])):
+            return why
         # Numbers of 16 bits hold both; the other instructions have signed ones on the right.
         in_place = self._reads_in_place(op, attr, packed)
         right = ("s8", "u8") if self._how == "pairs" or in_place else ("s8",)
@@ -49,7 +57,7 @@ class _PackedProduct:
             return f"a zero point of src that is no {op.src.dtype}"
         if self._how == "amx" and self._reads_in_place(op, attr, packed, "vnni"):
             return "few rows by weights that are not packed: packing takes longer than the product"
-        if self._how == "amx" and is_few_with_point(attr, math.prod(op.dst.dims[:-1])):
+        if self._how == "amx" and is_few_with_point(attr, rows):
             return "few rows and a zero point of src: the sums of weights cost another pass over these"
         if in_place:
             # Its kernel has zero points of weights, which others do not have.
@@ -74,7 +82,7 @@ class _PackedProduct:
         source: LaunchArgument = ("m", (int(Arg.SRC), 0))
         signed = op.src.dtype == "s8"
         if self._how == "pairs" or (
-            not in_place and ((signed and self._how == "vnni") or padded != depth or step != 1)
+            not in_place and ((signed and self._how in _UNSIGNED) or padded != depth or step != 1)
         ):
             to = build.book(rows * line)
             numbers = (rows, 1, 0, step, row, 0, rows, 1, 1, 1, 0, 0, 1, depth, padded)
@@ -90,7 +98,7 @@ class _PackedProduct:
             to = build.book(-(-outputs // 16) * 16 * padded)
             along = (op.weights.outer_strides()[dim] for dim in sizes)
             arguments = (weights, to, *(("i", n) for n in (depth, outputs, *along)))
-            how = "vnni" if self._how == "amx" else self._how
+            how = "vnni" if group == 4 else self._how
             build.launch(KernelSpec.of("integer_weights", how=how), arguments, -(-outputs // 16))
             weights = to
         positions = Positions(1, rows, 0, row, rows * row, 0, [(0, padded // group)])
@@ -98,7 +106,10 @@ class _PackedProduct:
         if self._how == "amx":
             reduce_by_tiles(build, source, op.src.dtype, weights, positions, result, epilogue, exact)
             return build.program()
-        shift = 128 if signed and self._how == "vnni" else 0
+        shift = 128 if signed and self._how in _UNSIGNED else 0
+        if self._how == "bytes":
+            multiply_bytes(build, (source, row), weights, shift, (rows, padded), result, epilogue, exact)
+            return build.program()
         kind = op.weights.dtype
         reduce_integers(build, target.isa, self._how, source, weights, shift, positions, result, epilogue, exact, kind)
         return build.program()

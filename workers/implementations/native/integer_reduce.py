@@ -14,7 +14,7 @@ from .integer_epilogue import NONE, Epilogue
 from .nest_builder import NestBuilder
 
 #: Numbers that one instruction adds up for an output, by how it multiplies: the last block of packed weights.
-GROUP = {"amx": 4, "vnni": 4, "pairs": 2}
+GROUP = {"amx": 4, "vnni": 4, "bytes": 4, "pairs": 2}
 #: Bytes of such a group in src.
 GROUP_BYTES = 4
 #: Most tiles, and most positions of one, that add up weights themselves: less work than a pass over all weights, and registers.

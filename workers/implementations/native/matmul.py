@@ -73,6 +73,6 @@ def find_further_implementations() -> tuple[Implementation[Matmul], ...]:
     from .narrow_matmul import NativeNarrowMatmul
     from .typed_product import NativeTypedMatmul
 
-    packed = tuple(NativePackedMatmul(how) for how in ("amx", "vnni", "pairs"))
+    packed = tuple(NativePackedMatmul(how) for how in ("amx", "vnni", "bytes", "pairs"))
     integers = NativeIntegerMatmul("vnni"), NativeIntegerMatmul("pairs")
     return (NativeTypedMatmul(), NativeNarrowMatmul(), *packed, *integers)

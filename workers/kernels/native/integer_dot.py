@@ -1,4 +1,4 @@
-"""Dot products of groups of neighbouring 8-bit numbers, lane by lane: the instruction of VNNI, or pairs of 16 bits."""
+"""Dot products of groups of neighbouring 8-bit numbers, lane by lane: the instruction of VNNI, or those before it."""
 
 from __future__ import annotations
 
@@ -8,14 +8,19 @@ import llvmlite.ir as ir
 
 from .vec import I32, LANES, VI, Builder, Value, call
 
-#: Numbers of a group: 4 bytes, unsigned on the left (``vnni``), or 2 numbers of 16 bits (``pairs``).
-GROUP: Final = {"vnni": 4, "pairs": 2}
+#: Numbers of a group: 4 bytes, unsigned on the left (``vnni``, and ``bytes`` whose sums of two 16 bits must hold), or 2 numbers
+#: of 16 bits (``pairs``).
+GROUP: Final = {"vnni": 4, "bytes": 4, "pairs": 2}
+#: A group of ones.
+ONES: Final = {"vnni": 0x01010101, "bytes": 0x01010101, "pairs": 0x00010001}
 #: Registers' width in bits -> (LLVM intrinsic that multiplies pairs of 16 bits and adds them, lanes of its result).
 _PAIRS: Final = {
     512: ("llvm.x86.avx512.pmaddw.d.512", 16),
     256: ("llvm.x86.avx2.pmadd.wd", 8),
     128: ("llvm.x86.sse2.pmadd.wd", 4),
 }
+#: Registers' width in bits -> LLVM intrinsic that multiplies bytes, unsigned by signed, and adds two products in 16 bits.
+_BYTES: Final = {256: "llvm.x86.avx2.pmadd.ub.sw"}
 
 
 def register_bits(isa: str) -> int:
@@ -31,10 +36,14 @@ def multiply_groups(b: Builder, how: str, bits: int, total: Value, left: Value, 
         return call(b, "llvm.x86.avx512.vpdpbusd.512", total, *factors, result=VI)
     name, lanes = _PAIRS[bits]
     kind, result = ir.VectorType(ir.IntType(16), 2 * lanes), ir.VectorType(I32, lanes)
+    narrow, ones = ir.VectorType(ir.IntType(8), 4 * lanes), ir.Constant(kind, [1] * 2 * lanes)
     parts = []
     for start in range(0, LANES, lanes):
         chosen = ir.Constant(ir.VectorType(I32, lanes), list(range(start, start + lanes)))
         factors = tuple(b.bitcast(b.shuffle_vector(v, v, chosen), kind) for v in (left, right))
+        if how == "bytes":
+            sums = call(b, _BYTES[bits], *(b.bitcast(factor, narrow) for factor in factors), result=kind)
+            factors = sums, ones
         parts.append(call(b, name, *factors, result=result))
     while len(parts) > 1:
         joined = ir.VectorType(I32, 2 * parts[0].type.count)

@@ -18,8 +18,8 @@ import numpy as np
 from .compiler import types
 from .compiler.language import intrinsic
 from .integer_copy import LEAST_POINT, MOST_POINT
-from .integer_dot import GROUP, multiply_groups, register_bits
-from .integers import load_s32, store_s32
+from .integer_dot import GROUP, ONES, multiply_groups, register_bits
+from .integers import clear16, load_s32, store_s32
 from .vec import I8, I16, I64, LANES, VI, WIDTH, Builder, Value, fload, fstore, pointer
 
 #: Whole units of a bias that an error of float32 does not change.
@@ -70,43 +70,47 @@ def make(isa: str, how: str, exact: bool, bias: str, less: bool, kind: str) -> t
             channel = item // blocks * channels + first
             if minus != 0:
                 total(groups, weights + item * groups * 16 * size, to_terms + at)
-            for lane in range(16):
-                term, factor, offset = 0, 0.0, 0.0
-                if minus != 0:
-                    term = -minus * load_s32(to_terms + at + lane * 4)
-                if lane < lanes:
-                    factor, offset = common, added
-                    if weight_scales != 0:
-                        factor *= fload(weight_scales + (channel + lane) * scale_step)
-                    if exact:
-                        if biases != 0:
-                            term += load_s32(biases + (channel + lane) * 4)
-                        if dst_point != 0:
-                            term += load_s32(dst_point)
-                    else:
-                        factor = np.float64(np.float32(factor))
-                        if biases != 0:
-                            bias = bias_of(biases + (channel + lane) * 4)
-                            units = np.rint(bias / factor)
-                            if factor != 0.0 and abs(units) <= _MOST_UNITS:
-                                term += int(units)
-                                bias -= units * factor
-                                if abs(bias) <= _NO_REST * abs(units * factor):
-                                    bias = 0.0
-                            offset += bias
-                        factor, offset = factor / divisor, offset / divisor
-                        if dst_point != 0:
-                            offset += load_s32(dst_point)
-                store_s32(to_terms + at + lane * 4, term)
-                fstore(to_factors + at + lane * 4, np.float32(factor))
-                fstore(to_offsets + at + lane * 4, np.float32(offset))
+            if exact and minus == 0 and biases == 0 and dst_point == 0:
+                # Sums that are the results begin with nothing, and have neither factors nor offsets.
+                for at_lane in range(0, 64, 16):
+                    clear16(to_terms + at + at_lane)
+            else:
+                for lane in range(16):
+                    term, factor, offset = 0, 0.0, 0.0
+                    if minus != 0:
+                        term = -minus * load_s32(to_terms + at + lane * 4)
+                    if lane < lanes:
+                        factor, offset = common, added
+                        if weight_scales != 0:
+                            factor *= fload(weight_scales + (channel + lane) * scale_step)
+                        if exact:
+                            if biases != 0:
+                                term += load_s32(biases + (channel + lane) * 4)
+                            if dst_point != 0:
+                                term += load_s32(dst_point)
+                        else:
+                            factor = np.float64(np.float32(factor))
+                            if biases != 0:
+                                bias = bias_of(biases + (channel + lane) * 4)
+                                units = np.rint(bias / factor)
+                                if factor != 0.0 and abs(units) <= _MOST_UNITS:
+                                    term += int(units)
+                                    bias -= units * factor
+                                    if abs(bias) <= _NO_REST * abs(units * factor):
+                                        bias = 0.0
+                                offset += bias
+                            factor, offset = factor / divisor, offset / divisor
+                            if dst_point != 0:
+                                offset += load_s32(dst_point)
+                    store_s32(to_terms + at + lane * 4, term)
+                    fstore(to_factors + at + lane * 4, np.float32(factor))
+                    fstore(to_offsets + at + lane * 4, np.float32(offset))
 
     return terms, types.void(*[types.int64] * 17, types.float64)
 
 
 def _make_total(how: str, bits: int, kind: str) -> Any:
     """Return the intrinsic that writes the sums of 16 outputs' weights: groups, address of weights, address of sums."""
-    ones = 0x01010101 if how == "vnni" else 0x00010001
 
     @intrinsic
     def total(_: Any, groups: Any, weights: Any, to: Any) -> Any:
@@ -120,13 +124,13 @@ def _make_total(how: str, bits: int, kind: str) -> Any:
             zero = ir.Constant(VI, [0] * LANES)
             for phi, start in ((left, groups), (at, weights), (value, zero)):
                 phi.add_incoming(start, before)
-            if how == "vnni":
+            if GROUP[how] == 4:
                 row, step = b.load(pointer(b, at, VI), align=4), WIDTH
             else:
                 narrow = b.load(pointer(b, at, ir.VectorType(I8, 2 * LANES)), align=4)
                 wide = (b.sext if kind == "s8" else b.zext)(narrow, ir.VectorType(I16, 2 * LANES))
                 row, step = b.bitcast(wide, VI), WIDTH // 2
-            new = multiply_groups(b, how, bits, value, ir.Constant(VI, [ones] * LANES), row)
+            new = multiply_groups(b, how, bits, value, ir.Constant(VI, [ONES[how]] * LANES), row)
             rest = b.sub(left, I64(1))
             for phi, following in ((left, rest), (at, b.add(at, I64(step))), (value, new)):
                 phi.add_incoming(following, loop)

@@ -15,7 +15,7 @@ from poolrt.cachestore.deferred_dataclass import dataclass
 
 from .compiler import types
 from .compiler.language import intrinsic
-from .integer_dot import multiply_groups
+from .integer_dot import GROUP, ONES, multiply_groups
 from .vec import (
     F32,
     I8,
@@ -44,8 +44,6 @@ SIZES: Final = {"u8": 1, "s8": 1, "s32": 4, "f32": 4}
 _ROUND: Final = 12582912.0
 #: The largest float32 that an int32 holds.
 _MOST: Final = 2147483520.0
-#: A group of ones, by how groups are multiplied.
-_ONES: Final = {"vnni": 0x01010101, "pairs": 0x00010001}
 _V8: Final = ir.VectorType(I8, LANES)
 
 
@@ -121,7 +119,7 @@ def make_integer_tile(shape: IntegerTile) -> Any:
 def _emit_sums(b: Builder, shape: IntegerTile, a: TileArguments) -> list[Value]:
     """Return the sums, position by position, the blocks of one position side by side."""
     blocks = range(shape.blocks)
-    row_bytes = WIDTH if shape.how == "vnni" else WIDTH // 2
+    row_bytes = LANES * GROUP[shape.how]
     start = [b.load(pointer(b, b.add(a.terms, I64(WIDTH * j)), VI), align=4) for j in blocks]
     before = b.block
     outer, inner, latch, done = (b.append_basic_block(name) for name in ("step", "group", "next", "store"))
@@ -153,7 +151,7 @@ def _emit_sums(b: Builder, shape: IntegerTile, a: TileArguments) -> list[Value]:
             word = splat(b, b.load(b.bitcast(at, I32.as_pointer()), align=1))
             new += [multiply_groups(b, shape.how, shape.bits, sums[len(new) + j], word, factors[j]) for j in blocks]
     if shape.counts:
-        ones = ir.Constant(VI, [_ONES[shape.how]] * LANES)
+        ones = ir.Constant(VI, [ONES[shape.how]] * LANES)
         new += [multiply_groups(b, shape.how, shape.bits, sums[len(new) + j], ones, factors[j]) for j in blocks]
     left_next, row_next, source_next = b.sub(left, I64(1)), b.add(row, I64(row_bytes)), b.add(source, I64(4))
     for phi, value in zip((left, row, source, *sums), (left_next, row_next, source_next, *new), strict=True):
@@ -175,7 +173,7 @@ def _emit_sums(b: Builder, shape: IntegerTile, a: TileArguments) -> list[Value]:
 
 def _weights(b: Builder, shape: IntegerTile, address: Value) -> Value:
     """Load one group of 16 outputs: bytes as they are, or widened to 16 bits."""
-    if shape.how == "vnni":
+    if GROUP[shape.how] == 4:
         return b.load(pointer(b, address, VI), align=4)
     narrow = b.load(pointer(b, address, ir.VectorType(I8, 2 * LANES)), align=4)
     return b.bitcast((b.sext if shape.kind == "s8" else b.zext)(narrow, ir.VectorType(I16, 2 * LANES)), VI)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import llvmlite.ir as ir
+
 from .compiler import types
 from .compiler.language import intrinsic
 from .vec import I8, I32, I64, Builder, Value, pointer
@@ -36,3 +38,15 @@ def store_s32(_: Any, address: types.Integer, value: types.Integer) -> Any:
         return context.get_dummy_value()
 
     return types.void(types.int64, types.int64), emit
+
+
+@intrinsic
+def clear16(_: Any, address: types.Integer) -> Any:
+    """Set 16 bytes to 0."""
+
+    def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
+        kind = ir.VectorType(I8, 16)
+        b.store(ir.Constant(kind, [0] * 16), pointer(b, a[0], kind), align=1)
+        return context.get_dummy_value()
+
+    return types.void(types.int64), emit

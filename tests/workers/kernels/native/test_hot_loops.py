@@ -91,6 +91,22 @@ def test_no_vector_lives_on_the_stack_inside_of_a_loop(op: OpDesc, extension: st
 
 @pytest.mark.skipif(shutil.which("objdump") is None, reason="needs objdump")
 @pytest.mark.parametrize(
+    ("rows", "tag", "generator"),
+    [(64, "any", "integer_bytes"), (64, "any", "integer_fits"), (1, "", "integer_rows"), (4, "", "integer_rows")],
+)
+def test_products_of_bytes_keep_sums_in_registers_of_avx2(rows: int, tag: str, generator: str, tmp_path: Path) -> None:
+    src, weights = MemoryDesc((rows, 512), "u8"), MemoryDesc((512, 512), "s8", tag)
+    op = Matmul(src, weights, None, MemoryDesc((rows, 512), "s32"))
+    pd = primitive_desc(op, PrimitiveAttr(), Target("cpu", "native", (("isa", "x86-64-v3"),)))
+    (spec,) = (spec for spec in pd.program().kernels if spec.generator == generator)
+    loops = loops_with_multiplications(compile_kernel(spec, pd.target.instructions), tmp_path)
+    spilled = [line for body in loops for line in body if re.search("[xy]mm", line) and "(%rsp" in line]
+    assert loops
+    assert not spilled, spilled
+
+
+@pytest.mark.skipif(shutil.which("objdump") is None, reason="needs objdump")
+@pytest.mark.parametrize(
     ("op", "extensions", "name"),
     [
         (matmul(64, "bf16", "bf16", "f32"), "amx_bf16", "native:amx_bf16"),
