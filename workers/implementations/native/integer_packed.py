@@ -91,7 +91,7 @@ class _PackedProduct:
             source, row = to, line
         result = Outputs(1, 1, outputs, op.dst, op.bias)
         if in_place:
-            multiply_rows(build, self._how, (source, op.src, row), op.weights, result, epilogue, attr, rows)
+            multiply_rows(build, target.isa, self._how, (source, op.src, row), op.weights, result, epilogue, attr, rows)
             return build.program()
         weights: LaunchArgument = ("m", (int(Arg.WEIGHTS), 0))
         if op.weights.tag != packed:

@@ -20,9 +20,17 @@ _LEAST_COLUMNS: Final = 16
 #: Rows of a tile.
 _POSITIONS: Final = (1, 2, 4)
 #: How groups are multiplied -> rows of a tile -> vectors of columns that are interleaved together.
-_UNITS: Final = {"vnni": {1: 4, 2: 2, 4: 1}, "pairs": {1: 2, 2: 2, 4: 1}}
+_UNITS: Final = {"vnni": {1: 4, 2: 2, 4: 1}, "pairs": {1: 4, 2: 2, 4: 1}}
+#: Levels whose registers hold the sums of so many units; others have half of them.
+_WIDE: Final = ("x86-64-v4", "x86-64-v3")
 #: Columns of a unit.
 _COLUMNS: Final = {"vnni": 64, "pairs": 16}
+#: Bytes of weights that a second-level cache holds, whose columns may be read one after the other.
+_CACHED: Final = 256 << 10
+#: Groups of larger weights that are added up for all columns before the next, in the order of memory: of rows up to `_LONG`
+#: bytes, and of longer ones, of which the first-level cache holds few lines at once.
+_BANDS: Final = (32, 8)
+_LONG: Final = 2048
 
 
 def fits_rows(src: MemoryDesc, weights: MemoryDesc, rows: int, how: str, points: bool) -> bool:
@@ -45,20 +53,28 @@ def fits_rows(src: MemoryDesc, weights: MemoryDesc, rows: int, how: str, points:
 
 
 def multiply_rows(
-    build: NestBuilder, how: str, src: tuple[LaunchArgument, MemoryDesc, int], weights: MemoryDesc, outputs: Outputs,
-    epilogue: Epilogue, attr: PrimitiveAttr, rows: int,
+    build: NestBuilder, isa: str, how: str, src: tuple[LaunchArgument, MemoryDesc, int], weights: MemoryDesc,
+    outputs: Outputs, epilogue: Epilogue, attr: PrimitiveAttr, rows: int,
 ) -> None:  # fmt: skip
     """Add the launches of a product; ``src`` is where it is, its descriptor, and the bytes from row to row."""
     depth, columns = weights.dims[-2:]
     exact = is_exact(attr, outputs.bias, outputs.dst)
     positions = next((n for n in _POSITIONS if n >= rows), _POSITIONS[-1])
     unit = _COLUMNS[how]
-    units = min(_UNITS[how][positions], 1 << (columns // unit).bit_length() >> 1) or 1
+    most = _UNITS[how][positions] if isa in _WIDE else min(_UNITS[how][positions], 2)
+    units = min(most, 1 << (columns // unit).bit_length() >> 1) or 1
+    groups = -(-depth // GROUP[how])
+    sums, together = NONE, groups
+    if how == "pairs":
+        tiles, point = -(-rows // positions), epilogue.point(Arg.SRC) != NONE
+        sums = build.book(tiles * -(-columns // (units * unit)) * units * unit * (positions + point) * 4)
+        line = weights.outer_strides()[-2]
+        if depth * line > _CACHED:
+            together = _BANDS[line > _LONG]
     # Sums that begin with nothing need no factors either.
     has_terms = not exact or outputs.bias is not None or epilogue.point(Arg.DST) != NONE
     places: list[LaunchArgument] = [NONE] * 3
     if has_terms:
-        groups = -(-depth // GROUP[how])
         places = add_terms(build, how, NONE, 0, groups, outputs, epilogue, exact, "s8", True)
         # Tiles read the numbers of whole units of columns.
         build.book(unit * 4)
@@ -71,8 +87,8 @@ def multiply_rows(
     )  # fmt: skip
     args: tuple[LaunchArgument, ...] = (
         source, ("m", (int(Arg.WEIGHTS), 0)), ("m", (int(Arg.DST), 0)), epilogue.residual, *places,
-        *scaled_place(epilogue, exact), epilogue.point(Arg.SRC), epilogue.point(Arg.WEIGHTS), *(("i", n) for n in numbers),
-        ("f", epilogue.weight), ("f", epilogue.low), ("f", epilogue.high),
+        *scaled_place(epilogue, exact), epilogue.point(Arg.SRC), epilogue.point(Arg.WEIGHTS), *(("i", n) for n in numbers), sums,
+        ("i", together), ("f", epilogue.weight), ("f", epilogue.low), ("f", epilogue.high),
     )  # fmt: skip
     kernel = KernelSpec.of(
         "integer_rows", how=how, positions=positions, units=units, signed=md.dtype == "s8", kind=weights.dtype,

@@ -14,10 +14,10 @@ from .integer_copy import LEAST_POINT, MOST_POINT
 from .integer_dot import GROUP
 from .integer_rows_tile import UNIT, RowsTile, make_rows_tile
 from .integer_tile import SIZES
-from .integers import load_s32, store_s32
+from .integers import clear16, load_s32, store_s32
 from .short_copy import copy_short
 from .stack_room import stack_room
-from .vec import I8, I32, I64, VI, Builder, Value, call, pointer
+from .vec import I32, I64, VI, Builder, Value, call, pointer
 
 #: Groups, at most, of which rows end near the end of the matrix: those are copied before a whole tile reads them.
 _REST: Final = 4
@@ -36,10 +36,12 @@ def make(
     Arguments, distances in bytes: addresses of src, weights, dst, residual, of terms (s32), factors and offsets (f32, one a
     column, filled up to whole tiles), of scale (f32) and zero point (s32) of dst, and of zero points (s32) of src and weights,
     each 0 for none; the distance from zero point to zero point of weights; rows, K and columns, at least 16; the distances
-    from row to row of src, weights, dst and residual; and as floats the residual's factor and the bounds of the result before
-    scale and zero point of dst. One item of work is a tile of columns.
+    from row to row of src, weights, dst and residual; the address of room for sums, and groups that are added up for all
+    columns of a thread before the next groups (``pairs``); and as floats the residual's factor and the bounds of the result
+    before scale and zero point of dst. One item of work is a tile of columns.
     """
     copies = how == "vnni"
+    carries = how == "pairs"
     size, unit = GROUP[how], UNIT[how]
     # Instructions take unsigned bytes on one side and signed ones on the other: two of a kind need one of them shifted.
     flips = how == "vnni" and signed == (kind == "s8")
@@ -47,9 +49,13 @@ def make(
     shift = (-128 if signed else 128) if flips else 0
     wide_columns = units * unit
     wide, single = (
-        make_rows_tile(RowsTile(isa, how, positions, count, signed, kind, dtype, residual, exact, terms, point, points))
+        make_rows_tile(
+            RowsTile(isa, how, positions, count, signed, kind, dtype, residual, exact, terms, point, points, carries)
+        )
         for count in (units, 1)
     )
+    #: Bytes of sums for a column of a tile.
+    sum_bytes = (positions + point) * 4
     sum_row = _make_sum(1 if copies else 2, signed)
     room_on_stack = stack_room(_REST * size * wide_columns + positions * (_REST * 4 + 8) + 4 * wide_columns)
     width, other_width = SIZES[dtype], SIZES.get(residual, 0)
@@ -58,16 +64,21 @@ def make(
     def copy_row(source: int, target: int, count: int, whole: int) -> None:
         """Copy ``count`` bytes; those behind them are 0, up to ``whole``, a multiple of 16."""
         for at in range(0, whole, 16):
-            _clear(target + at)
+            clear16(target + at)
             if count - at >= 16:
                 copy_short(source + at, target + at, 16)
             elif count - at > 0:
                 copy_short(source + at, target + at, count - at)
 
+    def clear(target: int, count: int) -> None:
+        for at in range(0, count, 16):
+            clear16(target + at)
+
     def product(
         begin: int, end: int, src: int, weights: int, dst: int, other: int, first_terms: int, factors: int, offsets: int,
         scale: int, zero_point: int, src_point: int, column_points: int, point_step: int, rows: int, K: int, columns: int,
-        src_row: int, weight_row: int, dst_row: int, other_row: int, weight: float, low: float, high: float,
+        src_row: int, weight_row: int, dst_row: int, other_row: int, sums: int, together: int, weight: float, low: float,
+        high: float,
     ) -> None:  # fmt: skip
         factor32, low32, high32, plus = bounds(scale, zero_point, weight, low, high)
         minus = 0
@@ -76,6 +87,7 @@ def make(
             if not copies:
                 minus -= max(LEAST_POINT, min(MOST_POINT, minus))
         groups = (K + size - 1) // size
+        line = (columns + wide_columns - 1) // wide_columns * wide_columns
         # What undoes the same in a sum of weights.
         more = shift * groups * size
         room = room_on_stack()
@@ -83,73 +95,74 @@ def make(
         row_terms = left_room + positions * _REST * 4
         row_sums = row_terms + positions * 4
         points_room = row_sums + positions * 4
-        for item in range(begin, end):
-            column = item * wide_columns
-            last = min(columns, column + wide_columns)
-            while column < last:
-                tile_columns = unit
-                if last - column >= wide_columns:
-                    tile_columns = wide_columns
-                at = weights + column
-                # A whole tile of these rows ends before the matrix does.
-                inside = (K - 1) * weight_row + columns - column - tile_columns
-                whole = 0
-                if inside >= 0:
-                    whole = min(K // size, (inside // weight_row + 1) // size)
-                for k in range(whole * size, groups * size):
-                    count = 0
-                    if k < K:
-                        count = min(tile_columns, columns - column)
-                    copy_row(at + k * weight_row, room + (k - whole * size) * tile_columns, count, tile_columns)
-                if points:
-                    for j in range(tile_columns):
-                        # Columns behind the last one are not stored.
-                        index = min(column + j, columns - 1)
-                        store_s32(points_room + j * 4, load_s32(column_points + index * point_step))
-                for row in range(0, rows, positions):
-                    count = min(positions, rows - row)
-                    left = src + row * src_row
-                    rest, rest_row = left + whole * 4, src_row
-                    if copies and whole < groups:
-                        rest, rest_row = left_room, _REST * 4
-                        for i in range(count):
-                            source = left + i * src_row + whole * size
-                            copy_row(source, left_room + i * rest_row, K - whole * size, _REST * 4)
-                    if flips or points:
-                        for i in range(count):
-                            total = sum_row(left + i * src_row, K)
-                            store_s32(row_terms + i * 4, shift * total)
-                            store_s32(row_sums + i * 4, total - minus * K)
-                    to = dst + row * dst_row + column * width
-                    beside = other + row * other_row + column * other_width
-                    own = column * 4
-                    if tile_columns == wide_columns:
-                        wide(
-                            whole, left, src_row, at, weight_row, groups - whole, rest, rest_row, room, tile_columns,
-                            minus, more, row_terms, row_sums, points_room, count, to, dst_row, first_terms + own,
-                            factors + own, offsets + own, columns - column, beside, other_row, factor32, low32, high32, plus,
-                        )  # fmt: skip
-                    else:
-                        single(
-                            whole, left, src_row, at, weight_row, groups - whole, rest, rest_row, room, tile_columns,
-                            minus, more, row_terms, row_sums, points_room, count, to, dst_row, first_terms + own,
-                            factors + own, offsets + own, columns - column, beside, other_row, factor32, low32, high32, plus,
-                        )  # fmt: skip
-                column += tile_columns
+        for band in range(0, groups, together):
+            # All columns of a thread are multiplied by some rows of weights before the next ones: these are read in their order.
+            ends = 1 if band + together >= groups else 0
+            for item in range(begin, end):
+                column = item * wide_columns
+                last = min(columns, column + wide_columns)
+                while column < last:
+                    tile_columns = unit
+                    if last - column >= wide_columns:
+                        tile_columns = wide_columns
+                    at = weights + column
+                    # A whole tile of these rows ends before the matrix does.
+                    inside = (K - 1) * weight_row + columns - column - tile_columns
+                    whole = 0
+                    if inside >= 0:
+                        whole = min(K // size, (inside // weight_row + 1) // size)
+                    here = max(0, min(whole - band, together))
+                    behind = 0
+                    if ends:
+                        behind = groups - whole
+                        for k in range(whole * size, groups * size):
+                            count = 0
+                            if k < K:
+                                count = min(tile_columns, columns - column)
+                            copy_row(at + k * weight_row, room + (k - whole * size) * tile_columns, count, tile_columns)
+                    if points and ends:
+                        for j in range(tile_columns):
+                            # Columns behind the last one are not stored.
+                            index = min(column + j, columns - 1)
+                            store_s32(points_room + j * 4, load_s32(column_points + index * point_step))
+                    right = at + band * size * weight_row
+                    for row in range(0, rows, positions):
+                        count = min(positions, rows - row)
+                        left = src + row * src_row
+                        rest, rest_row = left + whole * 4, src_row
+                        if copies and whole < groups:
+                            rest, rest_row = left_room, _REST * 4
+                            for i in range(count):
+                                source = left + i * src_row + whole * size
+                                copy_row(source, left_room + i * rest_row, K - whole * size, _REST * 4)
+                        if (flips or points) and ends:
+                            for i in range(count):
+                                total = sum_row(left + i * src_row, K)
+                                store_s32(row_terms + i * 4, shift * total)
+                                store_s32(row_sums + i * 4, total - minus * K)
+                        summed = sums + (row // positions * line + column) * sum_bytes
+                        if carries and band == 0:
+                            clear(summed, tile_columns * sum_bytes)
+                        to = dst + row * dst_row + column * width
+                        beside = other + row * other_row + column * other_width
+                        own = column * 4
+                        if tile_columns == wide_columns:
+                            wide(
+                                here, left + band * 4, src_row, right, weight_row, behind, rest, rest_row, room, tile_columns,
+                                summed, ends, minus, more, row_terms, row_sums, points_room, count, to, dst_row,
+                                first_terms + own, factors + own, offsets + own, columns - column, beside, other_row, factor32,
+                                low32, high32, plus,
+                            )  # fmt: skip
+                        else:
+                            single(
+                                here, left + band * 4, src_row, right, weight_row, behind, rest, rest_row, room, tile_columns,
+                                summed, ends, minus, more, row_terms, row_sums, points_room, count, to, dst_row,
+                                first_terms + own, factors + own, offsets + own, columns - column, beside, other_row, factor32,
+                                low32, high32, plus,
+                            )  # fmt: skip
+                    column += tile_columns
 
-    return product, types.void(*[types.int64] * 21, *[types.float64] * 3)
-
-
-@intrinsic
-def _clear(_: Any, address: Any) -> Any:
-    """Set 16 bytes to 0."""
-
-    def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
-        kind = ir.VectorType(I8, 16)
-        b.store(ir.Constant(kind, [0] * 16), pointer(b, a[0], kind), align=1)
-        return context.get_dummy_value()
-
-    return types.void(types.int64), emit
+    return product, types.void(*[types.int64] * 23, *[types.float64] * 3)
 
 
 def _make_sum(nbytes: int, signed: bool) -> Callable[..., Any]:

@@ -11,15 +11,13 @@ from poolrt.cachestore.deferred_dataclass import dataclass, replace
 
 from .compiler import types
 from .compiler.language import intrinsic
-from .integer_dot import GROUP, multiply_groups, register_bits
+from .integer_dot import GROUP, ONES, multiply_groups, register_bits
 from .integer_tile import IntegerTile, TileArguments, emit_stores
 from .integer_weights import interleave_rows
 from .vec import I8, I16, I32, I64, LANES, VI, WIDTH, Builder, Value, pointer, splat
 
 #: Columns that are interleaved together, by how groups are multiplied: with ``vnni``, four rows of a register each.
 UNIT: Final = {"vnni": 64, "pairs": 16}
-#: A group of ones, by how groups are multiplied.
-_ONES: Final = {"vnni": 0x01010101, "pairs": 0x00010001}
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +27,8 @@ class RowsTile:
     ``how`` says how groups are multiplied, ``units`` how many `UNIT` of columns a tile has. ``signed`` is src, ``kind``,
     ``dtype`` and ``residual`` ("": nothing) are data types of weights, dst and of what is added. ``exact`` sums are stored
     as they are; others are scaled. ``terms`` if sums begin with some. With ``counts``, sums get a multiple of the weights of
-    each column unless that is 0; the tile adds up those. ``points`` if columns of weights have zero points.
+    each column unless that is 0; the tile adds up those. ``points`` if columns of weights have zero points. ``carries`` if the
+    tile adds to sums in memory, and writes results only if its groups are the last ones.
     """
 
     isa: str
@@ -44,6 +43,7 @@ class RowsTile:
     terms: bool
     counts: bool
     points: bool
+    carries: bool
 
     @property
     def flips(self) -> bool:
@@ -69,6 +69,8 @@ class RowsArguments(NamedTuple):
     rest_left_row: Value
     rest_right: Value
     rest_right_row: Value
+    sums: Value  #: of the groups before these
+    last: Value  #: 1 if no groups follow, else 0
     minus: Value  #: what is subtracted for each weight of a column
     more: Value  #: added to the sum of a column's weights
     row_terms: Value  #: s32, one a row, if weights are shifted
@@ -95,9 +97,9 @@ def make_rows_tile(shape: RowsTile) -> Any:
     @intrinsic
     def tile(
         _: Any, whole: Any, left: Any, left_row: Any, right: Any, right_row: Any, rest: Any, rest_left: Any,
-        rest_left_row: Any, rest_right: Any, rest_right_row: Any, minus: Any, more: Any, row_terms: Any, row_sums: Any,
-        column_points: Any, rows: Any, dst: Any, dst_row: Any, terms: Any, factor: Any, offset: Any, count: Any,
-        residual: Any, residual_row: Any, weight: Any, lower: Any, upper: Any, point: Any,
+        rest_left_row: Any, rest_right: Any, rest_right_row: Any, sums: Any, last: Any, minus: Any, more: Any,
+        row_terms: Any, row_sums: Any, column_points: Any, rows: Any, dst: Any, dst_row: Any, terms: Any, factor: Any,
+        offset: Any, count: Any, residual: Any, residual_row: Any, weight: Any, lower: Any, upper: Any, point: Any,
     ) -> Any:  # fmt: skip
         def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
             arguments = RowsArguments(*a)
@@ -111,13 +113,26 @@ def make_rows_tile(shape: RowsTile) -> Any:
                     _emit_tile(b, replace(shape, counts=False), arguments)
             return context.get_dummy_value()
 
-        return types.void(*[types.int64] * 24, types.float32, types.float32, types.float32, types.int64), emit
+        return types.void(*[types.int64] * 26, types.float32, types.float32, types.float32, types.int64), emit
 
     return tile
 
 
 def _emit_tile(b: Builder, shape: RowsTile, a: RowsArguments) -> None:
-    _emit_results(b, shape, a, _emit_sums(b, shape, a))
+    sums = _emit_sums(b, shape, a)
+    if not shape.carries:
+        _emit_results(b, shape, a, sums)
+        return
+    with b.if_else(b.icmp_signed("!=", a.last, I64(0))) as (ends, continues):
+        with ends:
+            _emit_results(b, shape, a, sums)
+        with continues:
+            for place, value in zip(_places(b, a.sums, len(sums)), sums, strict=True):
+                b.store(value, place, align=16)
+
+
+def _places(b: Builder, address: Value, count: int) -> list[Value]:
+    return [pointer(b, b.add(address, I64(WIDTH * n)), VI) for n in range(count)]
 
 
 def _emit_sums(b: Builder, shape: RowsTile, a: RowsArguments) -> list[Value]:
@@ -128,8 +143,10 @@ def _emit_sums(b: Builder, shape: RowsTile, a: RowsArguments) -> list[Value]:
         # Rows that there are not repeat the last one; their sums are not stored.
         number = I64(i)
         numbers.append(b.select(b.icmp_signed("<", number, a.rows), number, last) if i else number)
-    zero = ir.Constant(VI, [0] * LANES)
-    sums = [zero] * ((shape.positions + shape.counts) * shape.blocks)
+    number_of_sums = (shape.positions + shape.counts) * shape.blocks
+    sums = [ir.Constant(VI, [0] * LANES)] * number_of_sums
+    if shape.carries:
+        sums = [b.load(place, align=16) for place in _places(b, a.sums, number_of_sums)]
     for count, left, left_row, right, right_row in (
         (a.whole, a.left, a.left_row, a.right, a.right_row),
         (a.rest, a.rest_left, a.rest_left_row, a.rest_right, a.rest_right_row),
@@ -145,7 +162,10 @@ def _adder(
     """Return the function that adds one group to sums."""
     bits = register_bits(shape.isa)
     size = GROUP[shape.how]
-    ones = ir.Constant(VI, [_ONES[shape.how]] * LANES)
+    ones = ir.Constant(VI, [ONES[shape.how]] * LANES)
+    # Of registers of 256 bits there are 16: sums take 8, and no more weights are loaded than are multiplied at once.
+    every = range(shape.units)
+    parts = [every] if bits == 512 else [range(unit, unit + 1) for unit in every]
 
     def multiply(total: Value, word: Value, factor: Value, weights_signed: bool) -> Value:
         first, second = (word, factor) if weights_signed or shape.how == "pairs" else (factor, word)
@@ -154,20 +174,20 @@ def _adder(
     def add(group: Value, sums: Sequence[Value]) -> list[Value]:
         row = b.add(right, b.mul(group, b.mul(right_row, I64(size))))
         rows = [b.add(row, b.mul(right_row, I64(n))) for n in range(size)]
-        factors: list[Value] = []
-        for unit in range(shape.units):
-            factors += _interleaved(b, shape, [b.add(each, I64(UNIT[shape.how] * unit)) for each in rows])
         place = b.mul(group, I64(4))
-        found: list[Value] = []
-        for left in lefts:
-            word = splat(b, b.load(pointer(b, b.add(left, place), I32), align=1))
-            found += [
-                multiply(sums[len(found) + j], word, factor, not shape.signed) for j, factor in enumerate(factors)
-            ]
-        if shape.counts:
-            found += [
-                multiply(sums[len(found) + j], ones, factor, not shape.signed) for j, factor in enumerate(factors)
-            ]
+        words: list[Value] = []
+        found = list(sums)
+        for units in parts:
+            factors: list[Value] = []
+            for unit in units:
+                factors += _interleaved(b, shape, [b.add(each, I64(UNIT[shape.how] * unit)) for each in rows])
+            if not words:
+                words += [splat(b, b.load(pointer(b, b.add(left, place), I32), align=1)) for left in lefts]
+                words += [ones] * shape.counts
+            first = units[0] * len(factors) // len(units)
+            for i, word in enumerate(words):
+                for j, factor in enumerate(factors, i * shape.blocks + first):
+                    found[j] = multiply(found[j], word, factor, not shape.signed)
         return found
 
     return add
@@ -181,9 +201,17 @@ def _interleaved(b: Builder, shape: RowsTile, rows: list[Value]) -> list[Value]:
     """
     if shape.how == "pairs":
         kind = ir.VectorType(I8, LANES)
-        value = interleave_rows(b, [b.load(pointer(b, row, kind), align=1) for row in rows])
-        wide = (b.sext if shape.kind == "s8" else b.zext)(value, ir.VectorType(I16, 2 * LANES))
-        return [b.bitcast(wide, VI)]
+        low, high = (b.load(pointer(b, row, kind), align=1) for row in rows)
+        widen = b.sext if shape.kind == "s8" else b.zext
+        if register_bits(shape.isa) == 512:
+            return [b.bitcast(widen(interleave_rows(b, [low, high]), ir.VectorType(I16, 2 * LANES)), VI)]
+        # Half of the columns at a time, which no instruction moves from one half of a register to the other.
+        halves = []
+        for first in range(0, LANES, LANES // 2):
+            order = [source * LANES + first + n for n in range(LANES // 2) for source in (0, 1)]
+            half = b.shuffle_vector(low, high, ir.Constant(VI, order))
+            halves.append(b.bitcast(widen(half, ir.VectorType(I16, LANES)), ir.VectorType(I32, LANES // 2)))
+        return [b.shuffle_vector(*halves, ir.Constant(VI, list(range(LANES))))]
     kind = ir.VectorType(I8, WIDTH)
     loaded = [b.load(pointer(b, row, kind), align=1) for row in rows]
     if shape.flips:

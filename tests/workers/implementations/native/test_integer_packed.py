@@ -206,7 +206,15 @@ def test_few_rows_are_multiplied_by_weights_where_they_are(
     how = "vnni" if "vnni" in instructions else "pairs"
     exact = Matmul(MemoryDesc((1, 1), left), MemoryDesc((1, 1), right), None, MemoryDesc((1, 1), "s32"))
     # Given sums of all kinds of bytes whose numbers of rows, columns and inputs are odd, and the largest sums
-    for rows, depth, columns in ((1, 1, 16), (1, 7, 300), (3, 130, 77), (7, 33, 65), (8, 64, 128)):
+    for rows, depth, columns in (
+        (1, 1, 16),
+        (1, 7, 300),
+        (3, 130, 77),
+        (7, 33, 65),
+        (8, 64, 128),
+        (2, 513, 530),
+        (1, 145, 2060),
+    ):
         a, b = drawn(rng, left, rows, depth), drawn(rng, right, depth, columns)
         a[0], b[:, 0] = LIMITS[left][0], LIMITS[right][0]
         a[-1], b[:, -1] = LIMITS[left][1], LIMITS[right][1]
