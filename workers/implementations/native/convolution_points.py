@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Final
 
 from ...desc import Arg, Convolution, PrimitiveAttr
 from ...engines.target import Target
@@ -12,10 +13,12 @@ from .chain import chain_source
 from .convolution_blocked import ints
 from .convolution_chain import bounds
 from .convolution_row_major import RowMajorConvolution
+from .convolution_tiles import even
 from .convolution_window import Window
 
-#: Output channels of a tile, of which registers hold the sums: fewer on the weakest level.
-_ROWS, _FEW_ROWS = 4, 2
+#: ISA level -> output channels of a tile, of which registers hold the sums: with AVX-512, they have four vectors each.
+_ROWS: Final = {"x86-64-v4": 4, "x86-64-v3": 6, "x86-64-v2": 2}
+_FEWEST: Final = 4
 #: Bytes of the source's piece of an item, which stay in the first-level cache, and columns of a piece.
 _SOURCE, _LEAST, _MOST = 16 << 10, 64, 1024
 
@@ -53,7 +56,10 @@ class NativePointsConvolution(RowMajorConvolution):
             ("m", (int(Arg.SRC), 0)), ("m", (int(Arg.WEIGHTS), 0)), bias, ("m", (int(Arg.DST), 0)), chain_source(attr),
             *ints(sizes), ("f", low), ("f", bound),
         )  # fmt: skip
-        rows = min(_FEW_ROWS if target.isa == "x86-64-v2" else _ROWS, outputs)
+        rows = min(_ROWS.get(target.isa, _FEWEST), outputs)
+        if target.isa == "x86-64-v3":
+            # A last tile of fewer outputs would compute some of them once more.
+            rows = even(outputs, rows)[0]
         kernel = KernelSpec.of("conv_points", rows=rows, stride=op.strides[-1])
         items = op.dst.dims[0] * op.groups * lines * math.ceil(columns / piece)
         return Program((kernel,), (Launch(0, args, items),))
