@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import llvmlite.ir as ir
@@ -10,6 +11,7 @@ from .compiler import types
 from .compiler.language import intrinsic
 from .movement import Movement
 from .vec import (
+    F32,
     I32,
     I64,
     LANES,
@@ -17,6 +19,7 @@ from .vec import (
     VM,
     Builder,
     Value,
+    isa_of,
     lanes_below,
     load,
     pointer,
@@ -37,6 +40,9 @@ def transposes(movement: Movement) -> tuple[Any, Any, Any]:
     def whole(_: Any, src: Any, row: Any, dst: Any, column: Any) -> Any:
         def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
             source, row_step, target, column_step = a
+            if movement == Movement("bits32", "bits32") and isa_of(b) == "x86-64-v3":
+                _transpose_eights(b, *a)
+                return context.get_dummy_value()
             rows = [movement.read(b, b.add(source, b.mul(row_step, I64(j))), None) for j in range(LANES)]
             for k, value in enumerate(_transposed(b, rows)):
                 movement.write(b, b.add(target, b.mul(column_step, I64(k))), value)
@@ -139,6 +145,39 @@ def gather_few_rows(_: Any, src: Any, row: Any, last: Any, dst: Any, column: Any
         return context.get_dummy_value()
 
     return types.void(*[types.int64] * 5), emit
+
+
+def _transpose_eights(b: Builder, src: Value, row: Value, dst: Value, column: Value) -> None:
+    """Transpose 16 x 16 floats as four times 8 x 8, which 16 registers of 256 bits hold.
+
+    Halves of two rows are joined when they are loaded; then each shuffle is within 128 bits.
+    """
+    four, eight = ir.VectorType(F32, 4), ir.VectorType(F32, 8)
+
+    def shuffled(x: Value, y: Value, lanes: tuple[int, ...]) -> Value:
+        return b.shuffle_vector(x, y, ir.Constant(ir.VectorType(I32, 8), list(lanes)))
+
+    lines = [b.add(src, b.mul(row, I64(j))) for j in range(LANES)]
+    for first, half in itertools.product(range(0, LANES, 8), range(0, LANES, 8)):
+        turned = []
+        for begin in (half, half + 4):
+            found = []
+            for j in range(first, first + 4):
+                low, high = (b.load(pointer(b, b.add(lines[at], I64(4 * begin)), four), align=4) for at in (j, j + 4))
+                found.append(shuffled(low, high, tuple(range(8))))
+            pairs = [
+                shuffled(found[n], found[n + 1], lanes)
+                for lanes in ((0, 8, 1, 9, 4, 12, 5, 13), (2, 10, 3, 11, 6, 14, 7, 15))
+                for n in (0, 2)
+            ]
+            turned += [
+                shuffled(pairs[n], pairs[n + 1], lanes)
+                for n in (0, 2)
+                for lanes in ((0, 1, 8, 9, 4, 5, 12, 13), (2, 3, 10, 11, 6, 7, 14, 15))
+            ]
+        for k, value in enumerate(turned):
+            place = b.add(b.add(dst, b.mul(column, I64(half + k))), I64(4 * first))
+            b.store(value, pointer(b, place, eight), align=4)
 
 
 def _transposed(b: Builder, rows: list[Value]) -> list[Value]:
