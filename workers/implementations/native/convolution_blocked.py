@@ -269,7 +269,9 @@ def reduce_in_chunks(
         *ints((operands.weight_group, operands.weight_block, operands.weight_row)),
         *ints((op.groups * blocks * dst_block, dst_block, int(is_early))), ("f", low), ("f", bound),
     )  # fmt: skip
-    kernel = KernelSpec.of("conv_chunks", positions=tiles.positions, ragged=channels % 16 != 0)
+    # Rows of a window over three channels have 9 or 21 lanes.
+    more = {"at_once": 3} if all(count % 3 == 0 and count % 4 for count in lanes) else {}
+    kernel = KernelSpec.of("conv_chunks", positions=tiles.positions, ragged=channels % 16 != 0, **more)
     build.launch(kernel, args, op.groups * (len(tiles.strips) - 1) * blocks)
 
 

@@ -18,8 +18,10 @@ from .reduce_tile import NO_RESIDUAL
 from .vec import iload
 
 
-def make(isa: str, positions: int, ragged: bool) -> tuple[Callable[..., None], Any]:
+def make(isa: str, positions: int, ragged: bool, at_once: int = 4) -> tuple[Callable[..., None], Any]:
     """Return the kernel for tiles of ``positions``, and of one less; ``ragged`` zeroes the lanes behind the last channel.
+
+    It is for any steps, and best for those of which each has a multiple of ``at_once`` lanes.
 
     Arguments of the kernel, sizes in bytes unless said otherwise: addresses of src, weights, bias (0: none), dst and
     residual (0: none); the tables ``steps`` (source offset, lanes, weights to skip), ``chunk_table`` (for each chunk where its
@@ -33,7 +35,9 @@ def make(isa: str, positions: int, ragged: bool) -> tuple[Callable[..., None], A
     counts). Several chunks need 1 or no residual.
     One item of work is a strip of tiles for one output block of one group.
     """
-    large_tile, small_tile = (make_position_tile(count, ragged) for count in (positions, max(1, positions - 1)))
+    large_tile, small_tile = (
+        make_position_tile(count, ragged, at_once=at_once) for count in (positions, max(1, positions - 1))
+    )
 
     def conv_chunks(
         begin: int, end: int, src: int, weights: int, bias: int, dst: int, residual: int, steps: int, chunk_table: int,

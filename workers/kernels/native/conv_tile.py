@@ -68,10 +68,11 @@ class _Arguments(NamedTuple):
     bound: Value
 
 
-def make_position_tile(positions: int, ragged: bool, shared: bool = False) -> Any:
+def make_position_tile(positions: int, ragged: bool, shared: bool = False, at_once: int = 4) -> Any:
     """Return the intrinsic that computes a tile of ``positions``; its arguments are those of `_Arguments`, in order.
 
     ``ragged`` zeroes the lanes behind the last output; a block that is ``shared`` keeps the outputs that are not to be stored.
+    The inner loop sums the inputs of a step ``at_once``, and those left over one by one.
     """
 
     @intrinsic
@@ -83,7 +84,7 @@ def make_position_tile(positions: int, ragged: bool, shared: bool = False) -> An
         def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
             arguments = _Arguments(*a)
             places = _places(b, positions, arguments)
-            sums = _emit_sums(b, places, _emit_start(b, positions, arguments), arguments)
+            sums = _emit_sums(b, places, _emit_start(b, positions, arguments), arguments, at_once)
             _emit_stores(b, ragged, shared, sums, arguments)
             return context.get_dummy_value()
 
@@ -137,10 +138,15 @@ def _emit_start(b: Builder, positions: int, a: _Arguments) -> list[Value]:
     return start
 
 
-def _emit_sums(b: Builder, places: list[Value], start: list[Value], a: _Arguments) -> list[Value]:
-    """Return the sums, position by position."""
+def _emit_sums(b: Builder, places: list[Value], start: list[Value], a: _Arguments, at_once: int) -> list[Value]:
+    """Return the sums, position by position.
+
+    Instructions beside the products take time where another thread shares the core, so a turn of the loop has several inputs.
+    """
     before = b.block
-    outer, inner, latch, done = (b.append_basic_block(name) for name in ("step", "lane", "next", "store"))
+    outer, turn, rest, single, latch, done = map(
+        b.append_basic_block, ("step", "lanes", "rest", "lane", "next", "store")
+    )
     b.branch(outer)
 
     b.position_at_end(outer)
@@ -149,34 +155,53 @@ def _emit_sums(b: Builder, places: list[Value], start: list[Value], a: _Argument
     carried = [_phi(b, VF, value, before) for value in start]
     entry = b.add(a.steps, b.mul(t, I64(24)))
     offset, lanes, skip = (b.load(pointer(b, b.add(entry, I64(8 * i)), I64), align=8) for i in range(3))
-    begin = b.add(a.src, offset)
     for line in range(LINES):
         _prefetch(b, b.add(asked, I64(64 * line)), 2)
-    b.branch(inner)
+    given = [lanes, first_row, b.add(a.src, offset), *carried]
+    b.cbranch(b.icmp_signed(">=", lanes, I64(at_once)), turn, rest)
 
-    b.position_at_end(inner)
-    left, row, source = _phi(b, I64, lanes, outer), _phi(b, I64, first_row, outer), _phi(b, I64, begin, outer)
-    sums = [_phi(b, VF, value, outer) for value in carried]
-    factors = load(b, row)
-    base = pointer(b, source, I8)
-    new = [
-        fma(b, splat(b, b.load(b.bitcast(b.gep(base, [place]), F32.as_pointer()), align=4)), factors, value)
-        for place, value in zip(places, sums, strict=True)
-    ]
-    left_next, row_next, source_next = b.sub(left, I64(1)), b.add(row, a.weight_row), b.add(source, I64(4))
-    for phi, value in zip((left, row, source, *sums), (left_next, row_next, source_next, *new), strict=True):
-        phi.add_incoming(value, inner)
-    b.cbranch(b.icmp_signed(">", left_next, I64(0)), inner, latch)
+    b.position_at_end(turn)
+    state = [_phi(b, value.type, value, outer) for value in given]
+    turned = _emit_turn(b, places, state, a, at_once)
+    _again(state, turned, turn)
+    b.cbranch(b.icmp_signed(">=", turned[0], I64(at_once)), turn, rest)
+
+    b.position_at_end(rest)
+    left = [_phi(b, value.type, value, outer) for value in given]
+    _again(left, turned, turn)
+    b.cbranch(b.icmp_signed("!=", left[0], I64(0)), single, latch)
+
+    b.position_at_end(single)
+    state = [_phi(b, value.type, value, rest) for value in left]
+    turned = _emit_turn(b, places, state, a, 1)
+    _again(state, turned, single)
+    b.cbranch(b.icmp_signed("!=", turned[0], I64(0)), single, latch)
 
     b.position_at_end(latch)
+    ended = [_phi(b, value.type, value, rest) for value in left]
+    _again(ended, turned, single)
+    _, row, _, *sums = ended
     t_next, asked_next = b.add(t, I64(1)), b.add(asked, I64(64 * LINES))
-    for phi, value in zip(
-        (t, first_row, asked, *carried), (t_next, b.add(row_next, skip), asked_next, *new), strict=True
-    ):
-        phi.add_incoming(value, latch)
+    _again([t, first_row, asked, *carried], [t_next, b.add(row, skip), asked_next, *sums], latch)
     b.cbranch(b.icmp_signed("<", t_next, a.T), outer, done)
     b.position_at_end(done)
-    return new
+    return sums
+
+
+def _emit_turn(b: Builder, places: list[Value], state: list[Value], a: _Arguments, count: int) -> list[Value]:
+    """Return the state of the inner loop after ``count`` inputs: inputs left, addresses of weights and source, sums."""
+    left, row, source, *sums = state
+    for number in range(count):
+        # A fence: else LLVM would load weights of later inputs, and keep sums on the stack.
+        row = b.asm(ir.FunctionType(I64, [I64]), "", "=r,0,~{memory}", [row], True)
+        factors = load(b, row)
+        base = pointer(b, b.add(source, I64(4 * number)), I8)
+        sums = [
+            fma(b, splat(b, b.load(b.bitcast(b.gep(base, [place]), F32.as_pointer()), align=4)), factors, value)
+            for place, value in zip(places, sums, strict=True)
+        ]
+        row = b.add(row, a.weight_row)
+    return [b.sub(left, I64(count)), row, b.add(source, I64(4 * count)), *sums]
 
 
 def _emit_stores(b: Builder, ragged: bool, shared: bool, sums: list[Value], a: _Arguments) -> None:
@@ -225,3 +250,9 @@ def _phi(b: Builder, kind: ir.Type, value: Value, block: Value) -> Value:
     phi = b.phi(kind)
     phi.add_incoming(value, block)
     return phi
+
+
+def _again(phis: list[Value], values: list[Value], block: Value) -> None:
+    """Let a loop, or what follows it, continue with ``values`` after ``block``."""
+    for phi, value in zip(phis, values, strict=True):
+        phi.add_incoming(value, block)

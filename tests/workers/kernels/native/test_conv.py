@@ -67,11 +67,13 @@ def test_a_tile_of_positions_has_no_instruction_in_its_loop_that_could_be_outsid
 ) -> None:
     spec = KernelSpec.of(kernel, positions=positions, ragged=ragged)
     loops = loops_with_multiplications(compile_kernel(spec, "x86-64-v3"), tmp_path)
-    assert len(loops) == 2
-    for body, count in zip(sorted(loops, key=len), (positions - 1, positions), strict=True):
+    assert len(loops) == 4
+    tiles = [(number, count) for number in (1, 4) for count in (positions - 1, positions)]
+    for body, (number, count) in zip(sorted(loops, key=len), tiles, strict=True):
         assert not [line for line in body if "(%rsp" in line]
-        # Two products and a broadcast for each position, two weights; and five to count and to move on.
-        assert len(body) <= 3 * count + 2 + 5
+        # Of each input two products and a broadcast for each position, two weights, and their address; and four to count
+        # and to move on.
+        assert len(body) <= number * (3 * count + 3) + 4
 
 
 @pytest.mark.skipif(shutil.which("objdump") is None, reason="needs objdump")
