@@ -23,8 +23,10 @@ _LEAST_PART: Final = 1024
 _LEAST_SHARE: Final = 8192
 #: Vectors or rows that are added to one intermediate sum, at least.
 _LEAST_GROUP: Final = 64
-#: Elements of runs so short that to begin one takes as long as its sum, and of a source for which two launches are worth it.
+#: Elements of runs so short that to begin one takes as long as its sum; on AVX2, longer ones are added up once in less time than
+#: the second launch takes. And elements of a source for which two launches are worth it.
 _SHORT_RUN: Final = 256
+_SHORT_RUN_OF_AVX2: Final = 16
 _LEAST_APART: Final = 1024
 #: Algorithm -> (the term of an element, the last step); the term of norms depends on p.
 _PLAIN: Final = {
@@ -66,9 +68,10 @@ class _Shape(NamedTuple):
         """The elements of the destination."""
         return self.before * self.kept * self.columns
 
-    def apart(self) -> tuple[_Shape, _Shape] | None:
+    def apart(self, isa: str) -> tuple[_Shape, _Shape] | None:
         """Return both runs one after the other, the outer one over whole rows, if the inner one is short; else None."""
-        is_short = self.columns == 1 and 1 < self.inner <= _SHORT_RUN
+        longest = _SHORT_RUN_OF_AVX2 if isa == "x86-64-v3" else _SHORT_RUN
+        is_short = self.columns == 1 and 1 < self.inner <= longest
         if self.outer == 1 or not is_short or self.reduced * self.results < _LEAST_APART:
             return None
         return (
@@ -108,7 +111,7 @@ class NativeReduction(NativeImplementation[Reduction]):
     def threads(self, op: Reduction, target: Target) -> int:
         """Return into how many parts each result is divided, 0 if it is not."""
         shape, threads = _shaped(op), max(1, target.threads)
-        apart = shape.apart()
+        apart = shape.apart(target.isa)
         items = apart[0].items if apart else shape.items
         if not items or items >= 4 * threads or items % threads == 0:
             return 0
@@ -125,7 +128,7 @@ class NativeReduction(NativeImplementation[Reduction]):
         between = "f32" if lane == 4 else "f64"
         areas = 1 if dtype == between else 2  # the sums of groups; their totals, unless the destination holds these
         dst, partial = ("m", (Arg.DST, 0)), ("s", 0)
-        apart = shape.apart() if parts == 1 else None
+        apart = shape.apart(target.isa) if parts == 1 else None
         if apart:
             outer, inner = apart
             between_bytes = lane * inner.inner * inner.results
