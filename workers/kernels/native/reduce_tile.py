@@ -64,7 +64,7 @@ class TileShape:
     which has one block, have the entries (source offset, lanes, offset in the weights, outputs as bits): its weights count as
     zeros for the other outputs. If groups have as many ``inputs`` as outputs, and 16 channels are whole groups, a step of it
     reads the 16 inputs of these groups, and has a row of weights for each input of a group. ``asks`` says what a tile
-    prefetches beside a residual: "weights" while it reads others, or "dst" at the beginning.
+    prefetches beside a residual: "weights" while it reads others, or "dst" of the tile below at the beginning.
     """
 
     runs: tuple[int, ...]
@@ -151,20 +151,26 @@ def make_tiles(shapes: dict[int, TileShape]) -> Any:
 
 
 def _ask_early(b: Builder, shape: TileShape, a: _Arguments) -> None:
-    """Prefetch the residual while the sums are computed: it was written long ago and is read once. Or prefetch dst."""
+    """Prefetch the residual while the sums are computed: it was written long ago and is read once.
 
-    def ask(distance: Value) -> None:
-        for position in range(sum(shape.runs)):
+    Or prefetch dst, or the residual, of the tile below, which a tile of few inputs would wait for: rows that begin inside of a
+    line of the cache end in the next one.
+    """
+    height = sum(shape.runs)
+
+    def ask(distance: Value, down: int, ends: tuple[int, ...]) -> None:
+        for position in range(height):
             for j in range(shape.blocks):
-                at = b.add(a.dst, b.add(b.mul(a.dst_step, I64(position)), b.mul(a.dst_block, I64(j))))
-                _prefetch(b, b.add(at, distance), 3)
+                at = b.add(a.dst, b.add(b.mul(a.dst_step, I64(position + down)), b.mul(a.dst_block, I64(j))))
+                for end in ends:
+                    _prefetch(b, b.add(b.add(at, distance), I64(end)), 3)
 
     is_there = b.icmp_signed("!=", a.to_residual, I64(NO_RESIDUAL))
     if shape.asks == "dst":
-        ask(b.select(is_there, a.to_residual, I64(0)))
+        ask(b.select(is_there, a.to_residual, I64(0)), height, (0, WIDTH - 4))
         return
     with b.if_then(is_there):
-        ask(a.to_residual)
+        ask(a.to_residual, 0, (0,))
 
 
 def _emit_unrolled_sums(b: Builder, shape: TileShape, a: _Arguments) -> list[Value]:

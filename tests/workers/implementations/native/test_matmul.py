@@ -173,6 +173,18 @@ def with_post_ops(native: NativeRunner, op: Matmul, isa: str, generators: set[st
         native.check(Case(f"{op} {steps}", pd.op, {**args, **post_op_args(steps)}, attr), isa)
 
 
+def test_each_number_of_last_columns_is_stored_and_nothing_behind_them(native: NativeRunner, isa: str) -> None:
+    for columns in range(17, 48):
+        # Seven rows are tiles of several heights; four inputs are a turn of a loop, some are left over.
+        op = Matmul(plain(2, 7, 6), plain(2, 6, columns), None, plain(2, 7, columns))
+        args = {int(arg): integers(md.dims, int(arg)) for arg, md in op.memories().items() if arg != Arg.DST}
+        steps = (residual(op.dst),) if columns % 2 else ()
+        native.check(Case(str(op), op, {**args, **post_op_args(steps)}, PrimitiveAttr(steps)), isa)
+        row = Matmul(plain(1, 6), plain(6, columns), None, plain(1, columns))
+        args = {int(arg): integers(md.dims, int(arg)) for arg, md in row.memories().items() if arg != Arg.DST}
+        native.check(Case(str(row), row, args, PrimitiveAttr()), isa)
+
+
 def test_few_columns_and_few_rows_are_summed_over_lanes(native: NativeRunner, isa: str) -> None:
     generator = np.random.default_rng()
 

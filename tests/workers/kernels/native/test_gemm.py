@@ -40,6 +40,19 @@ def test_no_vector_lives_on_the_stack_inside_of_a_loop(
 
 
 @pytest.mark.skipif(shutil.which("objdump") is None, reason="needs objdump")
+def test_tiles_of_avx2_have_few_instructions_beside_their_multiplications(tmp_path: Path) -> None:
+    spec = KernelSpec.of("gemm", heights=(6, 5, 4, 3), blocks=1, rows=True, packs="")
+    found = []
+    for body in loops_with_multiplications(compile_kernel(spec, "x86-64-v3"), tmp_path):
+        products = sum("fmadd" in line for line in body)
+        # A broadcast for two products, a load of the weights for each input and half of the columns, and addresses.
+        inputs = sum("vmovups" in line for line in body) // 2
+        assert len(body) <= products * 3 // 2 + 3 * inputs + 6, body
+        found.append((products // (2 * inputs), inputs))
+    assert sorted(found) == [(height, inputs) for height in (3, 4, 5, 6) for inputs in (1, 4)]
+
+
+@pytest.mark.skipif(shutil.which("objdump") is None, reason="needs objdump")
 @pytest.mark.slow
 @pytest.mark.parametrize("isa", ["x86-64-v2", "x86-64-v3", "x86-64-v4"])
 @pytest.mark.parametrize("order", ["packed", "rows", "columns"])
