@@ -7,7 +7,7 @@ order in which they are, without reorders into blocks of channels and back. A wo
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import llvmlite.ir as ir
 import numpy as np
@@ -36,6 +36,9 @@ from .vec import (
     vector,
 )  # fmt: skip
 
+#: Outputs whose weights one address reaches: a load adds a distance to it, or the double of one.
+_REACH: Final = 3
+
 
 def make(isa: str, rows: int, stride: int) -> tuple[Callable[..., None], Any]:
     """Return the kernel for tiles of ``rows`` output channels, of which a group has as many at least; ``stride`` is 1 or 2.
@@ -45,9 +48,10 @@ def make(isa: str, rows: int, stride: int) -> tuple[Callable[..., None], Any]:
     and columns of dst; columns of a piece; the lower bounds before and after the residual is added.
     """
     wide = 4 if isa == "x86-64-v4" else 1
-    whole = _make_tiles(rows, wide, stride, is_whole=True)
+    # Instructions beside the products take time where another thread shares the core, and tiles of AVX2 have more of them.
+    whole = _make_tiles(rows, wide, stride, is_whole=True, is_unrolled=isa == "x86-64-v3")
     # Masks take registers, too.
-    part = _make_tiles(rows if isa == "x86-64-v4" else min(rows, 2), 1, stride, is_whole=False)
+    part = _make_tiles(rows if isa == "x86-64-v4" else min(rows, 2), 1, stride, is_whole=False, is_unrolled=False)
 
     def points(
         begin: int, end: int, src: int, weights: int, bias: int, dst: int, residual: int, groups: int, inputs: int,
@@ -87,12 +91,12 @@ def make(isa: str, rows: int, stride: int) -> tuple[Callable[..., None], Any]:
     return points, types.void(*[types.int64] * 18, types.float64, types.float64)
 
 
-def _make_tiles(rows: int, vectors: int, stride: int, is_whole: bool) -> Any:
+def _make_tiles(rows: int, vectors: int, stride: int, is_whole: bool, is_unrolled: bool) -> Any:
     """Return the function that computes some columns of all outputs of a group, which has ``rows`` of them at least.
 
     They are ``vectors`` whole ones, or part of one vector.
     """
-    many, few = (_make_tile(count, vectors, stride, is_whole) for count in (rows, 1))
+    many, few = (_make_tile(count, vectors, stride, is_whole, is_unrolled) for count in (rows, 1))
 
     @inlined
     def tiles(
@@ -117,8 +121,8 @@ def _make_tiles(rows: int, vectors: int, stride: int, is_whole: bool) -> Any:
     return tiles
 
 
-def _make_tile(rows: int, vectors: int, stride: int, is_whole: bool) -> Any:
-    """Return the function that computes a tile of some output channels."""
+def _make_tile(rows: int, vectors: int, stride: int, is_whole: bool, is_unrolled: bool) -> Any:
+    """Return the function that computes a tile of some output channels; its loop has four inputs a turn if it is unrolled."""
     bundle = types.Type(f"{rows * vectors} sums", ir.LiteralStructType([VF] * (rows * vectors)))
     _, emit_inside = load_inside("f32").typing(None, types.int64, types.int64, types.int64, vector)
 
@@ -144,11 +148,11 @@ def _make_tile(rows: int, vectors: int, stride: int, is_whole: bool) -> Any:
         return bundle(types.int64), emit
 
     @intrinsic
-    def take(_: Any, sums: Any, line: Any, index: Any, width: Any, factors: Any, below: Any) -> Any:
-        """Add the products of a row of src, from an index on, with the weights of each output."""
+    def take(_: Any, sums: Any, line: Any, index: Any, width: Any, factors: Any, far: Any, below: Any) -> Any:
+        """Add the products of a row of src, from an index on, with the weights of each output, those of later ones at ``far``."""
 
         def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
-            sums, line, index, width, factors, below = a
+            sums, line, index, width, factors, far, below = a
             found = []
             for number in range(stride * vectors):
                 at = b.add(index, I64(LANES * number))
@@ -160,12 +164,22 @@ def _make_tile(rows: int, vectors: int, stride: int, is_whole: bool) -> Any:
                 found = [b.shuffle_vector(found[2 * n], found[2 * n + 1], even) for n in range(vectors)]
             values = []
             for row in range(rows):
-                factor = weight(b, b.add(factors, b.mul(below, I64(row))))
+                place = factors if row < _REACH else far
+                factor = weight(b, b.add(place, b.mul(below, I64(row if row < _REACH else row - _REACH))))
                 for number, seen in enumerate(found):
                     values.append(fma(b, seen, factor, b.extract_value(sums, row * vectors + number)))
             return whole(b, values)
 
-        return bundle(bundle, *[types.int64] * 5), emit
+        return bundle(bundle, *[types.int64] * 6), emit
+
+    @intrinsic
+    def hide(_: Any, address: Any) -> Any:
+        """Return an address of which LLVM does not know how it was computed, before which it loads nothing that comes after."""
+
+        def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
+            return b.asm(ir.FunctionType(I64, [I64]), "", "=r,0,~{memory}", [a[0]], True)
+
+        return types.int64(types.int64), emit
 
     @intrinsic
     def finish(_: Any, sums: Any, to: Any, below: Any, other: Any, count: Any, low: Any, bound: Any) -> Any:
@@ -214,9 +228,24 @@ def _make_tile(rows: int, vectors: int, stride: int, is_whole: bool) -> Any:
         sums = none()
         if biases != 0:
             sums = biased(biases)
-        at, factor = source, factors
-        for _ in range(inputs):
-            sums = take(sums, at, index, width, factor, 4 * inputs)
+        at, factor, left = source, factors, inputs
+        if is_unrolled:
+            far = factors + _REACH * 4 * inputs
+            while left >= 4:
+                factor, far = hide(factor), hide(far)
+                sums = take(sums, at, index, width, factor, far, 4 * inputs)
+                at = hide(at + plane)
+                sums = take(sums, at, index, width, factor + 4, far + 4, 4 * inputs)
+                at = hide(at + plane)
+                sums = take(sums, at, index, width, factor + 8, far + 8, 4 * inputs)
+                at = hide(at + plane)
+                sums = take(sums, at, index, width, factor + 12, far + 12, 4 * inputs)
+                at += plane
+                factor += 16
+                far += 16
+                left -= 4
+        for _ in range(left):
+            sums = take(sums, at, index, width, factor, factor + _REACH * 4 * inputs, 4 * inputs)
             at += plane
             factor += 4
         finish(sums, to, below, other, count, low, bound)
