@@ -18,8 +18,9 @@ from .product import Shape, describe_left, lanes, moved, pack_left
 #: Layouts with 16 columns side by side.
 _WEIGHTS: Final = "Abc16a"
 _BLOCKS: Final = "Ab16a"
-#: Rows of more are multiplied by columns that were converted to f32: that costs as much as 8 rows or so.
-_FEW: Final = 16
+#: ISA level -> most rows whose tiles convert weights, each for itself; of smaller tiles there are more for as many rows.
+_FEW: Final = {"x86-64-v4": 16}
+_FEW_OF_SMALL_TILES: Final = 4
 #: ISA level -> most rows of a tile, whose sums are in registers.
 _ROWS: Final = {"x86-64-v4": 8, "x86-64-v3": 2}
 #: Bytes of converted columns, which the second-level cache holds.
@@ -71,7 +72,7 @@ class NativeMatmulNbits:
             kind = "bytes" if op.points.dtype == "u8" else "floats"
             line = op.points.dims[1] * (16 if kind == "bytes" else 64)
         factors = (weights, scales, points)
-        if op.src.dims[0] > _FEW:
+        if op.src.dims[0] > _FEW.get(target.isa, _FEW_OF_SMALL_TILES):
             _describe_strips(build, op, factors, kind, line, target.isa)
         else:
             _describe_rows(build, op, factors, kind, line, target.isa)
