@@ -286,7 +286,8 @@ def test_windows_that_share_slabs_are_those_of_numpy(
         dst = MemoryDesc(exact.shape, "f32", tag)
         op = Pooling(MemoryDesc(values.shape, "f32", tag), dst, algorithm, window, strides, far, pads, pads)
         pd = primitive_desc(op, PrimitiveAttr(), target_of(isa))
-        assert any("pooling_slabs" in str(kernel) for kernel in pd.program().kernels)
+        kernels = str(pd.program().kernels)
+        assert "pooling_slabs" in kernels or ("pooling_small" in kernels and isa == "x86-64-v3")
         got = native.results(pd, {Arg.SRC: values})[Arg.DST]
         np.testing.assert_array_equal(got, exact.astype(np.float32), f"{op}")
 
