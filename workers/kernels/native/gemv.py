@@ -105,7 +105,9 @@ def _packed(sums_at_once: int) -> Callable[..., None]:
 
 def _rows(sums_at_once: int, vectors: int, whole_rows: bool) -> Callable[..., None]:
     several, one = add_rows(sums_at_once), add_rows(1)
-    wide, narrow, part = sum_rows(vectors or 1), sum_packed(4), sum_part(4)
+    # Levels that never take rows for near ones compile this, too, and have fewer registers.
+    sums_of_near = 4 if vectors or whole_rows else 2
+    wide, narrow, part = sum_rows(vectors or 1), sum_packed(sums_of_near), sum_part(sums_of_near)
     few = _FEW if whole_rows else 0
     of_64, of_128 = sum_rows(4), sum_rows(8)
 
