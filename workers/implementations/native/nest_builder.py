@@ -16,7 +16,9 @@ _PLACES = 32
 #: Bytes of the widest elements that the kernel moves.
 _WIDEST = 8
 #: How the kernel runs the innermost pair of loops.
-_COPY, _TRANSPOSE, _FILL, _COPY_PADDED, _TRANSPOSE_PADDED = range(5)
+_COPY, _TRANSPOSE, _FILL, _COPY_PADDED, _TRANSPOSE_PADDED, _REPEAT = range(6)
+#: Bytes that the kernel writes of a repeated element, at least.
+_REPEATED = 64
 
 
 class NestBuilder:
@@ -71,7 +73,7 @@ class NestBuilder:
         for mode, nests in ((_FILL, filled), (None, copied)):
             for nest in nests:
                 for piece in pieces(nest):
-                    record, count = _record(mode, piece, *sizes)
+                    record, count = _record(mode, piece, *sizes, kinds[0] == kinds[1])
                     turns = turns or record[0] in (_TRANSPOSE, _TRANSPOSE_PADDED)
                     items += count
                     records += [items, 8 * (len(record) + 2), *record]
@@ -85,17 +87,23 @@ def bits(dtype: str) -> str:
     return f"bits{8 * item_size(dtype)}"
 
 
-def _record(mode: int | None, nest: Nest, src_size: int, dst_size: int) -> tuple[list[int], int]:
-    """Return the kernel's record of a nest, from the mode on, and the steps of its outer loops; sizes are in bytes."""
+def _record(mode: int | None, nest: Nest, src_size: int, dst_size: int, same: bool) -> tuple[list[int], int]:
+    """Return the kernel's record of a nest, from the mode on, and the steps of its outer loops; sizes are in bytes.
+
+    Elements that are the ``same`` in src and dst need no conversion.
+    """
     loops = list(nest.loops)
     column = _take(loops, next((i for i, loop in enumerate(loops) if loop.dst == 1), None))
-    if mode == _FILL or column.src == 1 or column.extent == 1:
-        mode = mode or (_COPY_PADDED if nest.pads else _COPY)
+    repeats = mode is None and same and column.src == 0 and column.extent * dst_size >= _REPEATED and not nest.pads
+    if mode == _FILL or column.src == 1 or column.extent == 1 or repeats:
+        mode = mode or (_REPEAT if repeats else _COPY_PADDED if nest.pads else _COPY)
         row = Loop(1, 0, 0)
         if _reads_ahead(mode, loops):
             loops[-2:] = _few_places(loops[-2], loops[-1])
         if loops and (loops[-1].extent * column.extent <= PIECE or steps(tuple(loops[:-1])) >= _ITEMS):
             row = loops.pop()
+        elif loops:
+            loops[-1:], row = _shared(loops[-1], steps(tuple(loops[:-1])))
         innermost = (row.extent, row.src * src_size, row.dst * dst_size, column.extent)
     else:
         mode = _TRANSPOSE_PADDED if nest.pads else _TRANSPOSE

@@ -18,7 +18,7 @@ from .elements import masked_store
 from .movement import Movement
 from .short_copy import copy_short
 from .transpose import few_rows, transposes
-from .vec import LANES, Builder, Value, iload, lanes_below, vload, vset, vstore
+from .vec import I32, LANES, VF, Builder, Value, iload, lanes_below, pointer, vector, vload, vset, vstore
 
 #: Rows of a few columns that are taken apart at a time if there are less than 16.
 FEW: Final = 4
@@ -31,15 +31,17 @@ def make(isa: str, src: str, dst: str, turns: bool, wraps: bool = False) -> tupl
     that ``turns``, which takes four times as long to compile.
     Arguments: addresses of src, dst and of a table of records, one a nest, of int64: the work item that ends the nest;
     bytes of the record; the mode of the innermost pair of loops (0 copy, 1 transpose, 2 fill with zeros, 3 and
-    4 copy and transpose with zeros up to 16 elements adjacent in dst); offsets of src and dst; two loops as (extent, src
-    stride, dst stride); the innermost pair; the number of outer loops, and these loops, innermost first. Offsets and
-    strides are in bytes. The innermost pair is: to copy and fill, ``rows`` rows (strides row_src, row_dst) of
-    ``columns`` contiguous elements; to transpose, ``rows`` rows (row_src apart in src, adjacent in dst) of ``columns``
-    elements (adjacent in src, row_dst apart in dst). One item of work is one step of the outer loops.
+    4 copy and transpose with zeros up to 16 elements adjacent in dst, 5 repeat, without conversion); offsets of src and
+    dst; two loops as (extent, src stride, dst stride); the innermost pair; the number of outer loops, and these loops,
+    innermost first. Offsets and strides are in bytes. The innermost pair is: to copy and fill, ``rows`` rows (strides
+    row_src, row_dst) of ``columns`` contiguous elements; to repeat, the same of one element in src, 64 bytes or more in
+    dst; to transpose, ``rows`` rows (row_src apart in src, adjacent in dst) of ``columns`` elements (adjacent in src,
+    row_dst apart in dst). One item of work is one step of the outer loops.
     """
     movement = Movement(src, dst, wraps)
     copy = copier(movement) if src == dst else _convert(movement)
     transpose, fill = _transposer(movement) if turns else _nothing, _fill(movement.dst_size)
+    repeat = _repeater(movement) if src == dst else _no_rows
     move_padded = movement.intrinsics()[2]
 
     def reorder(begin: int, end: int, src: int, dst: int, table: int) -> None:
@@ -77,6 +79,8 @@ def make(isa: str, src: str, dst: str, turns: bool, wraps: bool = False) -> tupl
                     elif mode == 3:
                         for row in range(rows):
                             move_padded(at + row * row_src, to + row * row_dst, columns)
+                    elif mode == 5:
+                        repeat(at, to, rows, row_src, row_dst, columns)
                     else:
                         transpose(mode, at, to, rows, row_src, row_dst, columns)
 
@@ -177,6 +181,39 @@ def _fill(size: int) -> Callable[..., None]:
                 at += left * size
 
     return fill
+
+
+def _repeater(movement: Movement) -> Callable[..., None]:
+    kind, size = movement.src_kind, movement.src_size
+
+    @intrinsic
+    def repeated(_: Any, address: types.Integer) -> Any:
+        """Return 64 bytes of one element."""
+
+        def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
+            one = ir.Constant(ir.VectorType(kind, 64 // size), ir.Undefined)
+            one = b.insert_element(one, b.load(pointer(b, a[0], kind), align=1), I32(0))
+            first = ir.Constant(ir.VectorType(I32, 64 // size), None)
+            return b.bitcast(b.shuffle_vector(one, one, first), VF)
+
+        return vector(types.int64), emit
+
+    def repeat(src: int, dst: int, rows: int, row_src: int, row_dst: int, columns: int) -> None:
+        for row in range(rows):
+            value = repeated(src + row * row_src)
+            target = dst + row * row_dst
+            # The last vector overlaps with the one before.
+            last = target + columns * size - 64
+            while target < last:
+                vstore(target, value)
+                target += 64
+            vstore(last, value)
+
+    return repeat
+
+
+def _no_rows(src: int, dst: int, rows: int, row_src: int, row_dst: int, columns: int) -> None:
+    pass
 
 
 def _nothing(mode: int, src: int, dst: int, rows: int, row_src: int, row_dst: int, columns: int) -> None:

@@ -72,6 +72,23 @@ def test_rows_of_any_length_are_copied_and_small_groups_moved_as_one(native: Nat
             native.check(problem, cpu_target().isa)
 
 
+@pytest.mark.parametrize("dtype", ["u8", "f16", "f32", "f64"])
+@pytest.mark.one_in(4)
+def test_elements_are_repeated(native: NativeRunner, isa: str, dtype: str) -> None:
+    for length in (2, 7, 8, 9, 16, 31, 32, 33, 64, 65, 130, 9001):
+        for dims, strides in (
+            ((length,), (0,)),
+            ((3, length), (1, 0)),
+            ((2, 70, length), (0, 2, 0)),
+            ((3, length, 2), (2, 0, 1)),
+        ):
+            given = [1 if stride == 0 else size for size, stride in zip(dims, strides, strict=True)]
+            values = np.broadcast_to(np.arange(1, math.prod(given) + 1).reshape(given) % 251, dims)
+            for kind in dict.fromkeys((dtype, "f32")):
+                op = Reorder(MemoryDesc(dims, dtype, strides=strides), MemoryDesc(dims, kind))
+                native.check(Case(f"{dims}, {strides}", op, {Arg.SRC: values}, rtol=0.0, atol=0.0), isa)
+
+
 @st.composite
 def layouts(draw: st.DrawFn) -> tuple[tuple[int, ...], str, str]:
     dims = tuple(draw(st.lists(st.integers(1, 21), min_size=1, max_size=4)))
