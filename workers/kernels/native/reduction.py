@@ -41,6 +41,8 @@ _BESIDE: Final = 16
 _FAR: Final = 12 << 20
 #: Elements of a row that are reduced one vector after the other: enough rows are under way at once.
 _SHORT: Final = 256
+#: Rows of up to 16 columns that are reduced without counting groups.
+_FEW_ROWS: Final = 64
 
 
 def make(
@@ -120,7 +122,7 @@ def _strided(steps: tuple[Any, ...], finish: Any, src_type: str, dst_type: str) 
     add, merge, _, neutral = steps
     of, to_of = elements(src_type), elements(dst_type)
     width, real, fill, load_all, load_part = of.size, of.real, of.fill, of.load, of.load_part
-    dst_width, store_part = to_of.size, to_of.store_part
+    dst_width, store_all, store_part = to_of.size, to_of.store, to_of.store_part
     kept_as = of.lanes_as
     lane, load_sum, store_sum = kept_as.size, kept_as.load, kept_as.store
     load_total, store_total = kept_as.load_part, kept_as.store_part
@@ -156,6 +158,18 @@ def _strided(steps: tuple[Any, ...], finish: Any, src_type: str, dst_type: str) 
             at += row * together
             is_first = False
 
+    @inlined
+    def reduce_plane(at: int, stop: int, row: int, lanes: int, nothing: Any) -> Any:
+        """Reduce rows of up to 16 columns, two at once."""
+        p0, p1 = nothing, nothing
+        while stop - at >= 2 * row:
+            p0 = add(p0, load(at, lanes))
+            p1 = add(p1, load(at + row, lanes))
+            at += 2 * row
+        if at < stop:
+            p0 = add(p0, load(at, lanes))
+        return merge(p0, p1)
+
     def kernel(
         begin: int, end: int, src: int, dst: int, outputs: int, kept: int, outer: int, inner: int, columns: int,
         parts: int, group: int, each: int, sums_of_strips: int, totals_of_strips: int, count: float, eps: float,
@@ -169,6 +183,24 @@ def _strided(steps: tuple[Any, ...], finish: Any, src_type: str, dst_type: str) 
         row, step, dst_step = width * columns, 16 * width, 16 * dst_width
         is_far = outputs * outer * inner * row > _FAR
         item = begin * each
+        if parts == 1 and outer == 1 and inner <= _FEW_ROWS and columns <= 16:
+            # Small planes take less time than divisions and masks: whole vectors are read up to the end of src, and written
+            # where the next planes overwrite what is too much.
+            plane, last_read = row * inner, src + outputs * row * inner - step
+            last_whole = end * each * columns - 16
+            while item < end * each:
+                at, to = src + plane * item, dst + dst_width * columns * item
+                stop = at + plane
+                if stop - row <= last_read:
+                    total = reduce_plane(at, stop, row, 16, nothing)
+                else:
+                    total = reduce_plane(at, stop, row, n0, nothing)
+                if columns * item <= last_whole:
+                    store_all(to, finish(total, size, small))
+                else:
+                    store_part(to, finish(total, size, small), n0)
+                item += 1
+            return
         while item < end * each:
             plane = item // strips
             strip = item - plane * strips
