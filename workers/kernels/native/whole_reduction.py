@@ -14,7 +14,7 @@ import llvmlite.ir as ir
 
 from ...desc.data_type import LIMITS
 from .compiler import types
-from .compiler.language import intrinsic
+from .compiler.language import inlined, intrinsic
 from .elements import STORED, masked_load
 from .vec import LANES, Builder, Value, VectorType, call, iload, lanes_below, pointer, splat
 from .whole_numbers import whole_numbers
@@ -33,6 +33,19 @@ def make(isa: str, dtype: str, algorithm: str, part: str) -> tuple[Callable[...,
     size, load, load_one, store, combine = of.size, of.load, of.load_one, of.store, of.combine
     nothing, load_part, across, store_one = _reduction(dtype, algorithm)
     rows, columns = part == "row", part == "columns"
+
+    @inlined
+    def reduce_short_rows(src: int, dst: int, rows: int, src_step: int, dst_step: int, length: int) -> None:
+        """Reduce rows of 2 to 4 elements, the number of which is constant, as single numbers."""
+        for _ in range(rows):
+            total = combine(load_one(src), load_one(src + size))
+            if length > 2:
+                total = combine(total, load_one(src + 2 * size))
+            if length > 3:
+                total = combine(total, load_one(src + 3 * size))
+            store_one(dst, total)
+            src += src_step
+            dst += dst_step
 
     def kernel(
         begin: int, end: int, src: int, dst: int, table: int, loops: int, count: int, chunk: int, src_step: int,
@@ -54,6 +67,14 @@ def make(isa: str, dtype: str, algorithm: str, part: str) -> tuple[Callable[...,
                 target += position * iload(table + 24 * loop + 16)
             steps = min(chunk, count - start)
             at = 0
+            if rows and runs == 1 and 2 <= length <= 4:
+                if length == 2:
+                    reduce_short_rows(source, target, steps, src_step, dst_step, 2)
+                elif length == 3:
+                    reduce_short_rows(source, target, steps, src_step, dst_step, 3)
+                else:
+                    reduce_short_rows(source, target, steps, src_step, dst_step, 4)
+                continue
             while at < steps:
                 beside = columns and steps >= 16
                 if beside:

@@ -156,7 +156,8 @@ def test_sums_of_tensors_wrap(native: NativeRunner, isa: str, dtype: str) -> Non
 def test_reductions_are_exact(native: NativeRunner, isa: str, dtype: str, algorithm: str) -> None:
     for dims, axes, tag in (
         ((3, 5, 39), (2,), ""), ((3, 5, 39), (0, 1), ""), ((2, 3, 4, 35), (1, 3), ""), ((3, 5, 19), (0,), "cab"),
-        ((7,), (0,), ""), ((2, 0), (1,), ""), ((2, 3, 211), (2,), ""),
+        ((7,), (0,), ""), ((2, 0), (1,), ""), ((2, 3, 211), (2,), ""), ((37, 2), (1,), ""), ((5, 3, 3), (2,), "bac"),
+        ((9, 3, 4), (0, 2), ""), ((41, 4), (1,), ""),
     ):  # fmt: skip
         x = drawn(dims, dtype)
         op = Reduction(
@@ -179,7 +180,15 @@ def test_reductions_are_exact(native: NativeRunner, isa: str, dtype: str, algori
 def test_extremes_of_integers_that_saturate_are_exact(
     native: NativeRunner, isa: str, dtype: str, algorithm: str
 ) -> None:
-    for dims, axis in (((3, 211), 1), ((3, 211), 0), ((2, 5, 19), 1), ((300,), 0), ((4, 64), 1), ((3, 0), 1)):
+    for dims, axis in (
+        ((3, 211), 1),
+        ((3, 211), 0),
+        ((2, 5, 19), 1),
+        ((300,), 0),
+        ((4, 64), 1),
+        ((3, 0), 1),
+        ((35, 3), 1),
+    ):
         x = drawn(dims, dtype)
         md = MemoryDesc(tuple(1 if at == axis else size for at, size in enumerate(dims)), dtype)
         least, most = LIMITS[dtype]
