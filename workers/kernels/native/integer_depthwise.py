@@ -32,6 +32,9 @@ from .vec import (
 )  # fmt: skip
 
 _V8: Final = ir.VectorType(I8, LANES)
+_NUMBERS: Final = ir.Constant(_V8, list(range(LANES)))
+#: Widths of registers in bits where vectors of bytes have no masks: parts of them are shuffled.
+_SHUFFLED: Final = (256,)
 
 
 class _Arguments(NamedTuple):
@@ -51,6 +54,7 @@ class _Arguments(NamedTuple):
     terms: Value
     factor: Value
     offset: Value
+    before: Value  #: channels before the first one
     count: Value  #: channels from the first on
     lower: Value
     upper: Value
@@ -67,7 +71,9 @@ def make(isa: str, signed: bool, shifted: bool, dtype: str, exact: bool) -> tupl
     kernel, stride, dilation (1: dense) and padding in rows and columns; and as floats the bounds of the result before
     scale and zero point of dst. One item of work is a row of dst.
     """
-    four, one = (_make_tile(positions, register_bits(isa), signed, shifted, dtype, exact) for positions in (4, 1))
+    bits = register_bits(isa)
+    four, one = (_make_tile(positions, bits, signed, shifted, dtype, exact) for positions in (4, 1))
+    joined = bits in _SHUFFLED
     size = SIZES[dtype]
     bounds = make_bounds(dtype)
 
@@ -99,17 +105,21 @@ def make(isa: str, signed: bool, shifted: bool, dtype: str, exact: bool) -> tupl
                 while ow < out_width:
                     w = ow * stride_w - left
                     to = dst + ((item * out_width + ow) * channels + at) * size
-                    if inner <= ow and ow + 4 <= outer:
+                    if inner <= ow and (ow + 4 <= outer or (joined and ow < outer and inner + 4 <= outer)):
+                        # The last ones are computed with those before them, which are written again.
+                        again = max(0, ow + 4 - outer)
+                        w -= again * stride_w
+                        to -= again * channels * size
                         four(image + w * channels + at, stride_w * channels, rows, kernel_w, down, across, taps,
                              kernel_w * 16, point, to, channels * size, terms + own, factors + own, offsets + own,
-                             channels - at, low32, high32, plus)  # fmt: skip
-                        ow += 4
+                             at, channels - at, low32, high32, plus)  # fmt: skip
+                        ow += 4 - again
                     else:
                         begins = max(0, (dilation_w - 1 - w) // dilation_w)
                         columns = max(0, min(kernel_w, (width - 1 - w) // dilation_w + 1) - begins)
                         one(image + (w + begins * dilation_w) * channels + at, 0, rows * (columns > 0), columns, down,
                             across, taps + begins * 16, kernel_w * 16, point, to, 0, terms + own, factors + own,
-                            offsets + own, channels - at, low32, high32, plus)  # fmt: skip
+                            offsets + own, at, channels - at, low32, high32, plus)  # fmt: skip
                         ow += 1
 
     return depthwise, types.void(*[types.int64] * 24, types.float64, types.float64)
@@ -121,20 +131,29 @@ def _make_tile(positions: int, bits: int, signed: bool, shifted: bool, dtype: st
     @intrinsic
     def tile(
         _: Any, src: Any, step: Any, rows: Any, columns: Any, down: Any, across: Any, weights: Any, weight_row: Any,
-        point: Any, dst: Any, dst_step: Any, terms: Any, factor: Any, offset: Any, count: Any, lower: Any, upper: Any, plus: Any,
+        point: Any, dst: Any, dst_step: Any, terms: Any, factor: Any, offset: Any, before: Any, count: Any, lower: Any,
+        upper: Any, plus: Any,
     ) -> Any:  # fmt: skip
         def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
             arguments = _Arguments(*a)
             with b.if_else(b.icmp_signed("<", arguments.count, I64(LANES))) as (part, whole):
                 with part:
-                    compute(b, arguments, lanes_below(b, arguments.count))
+                    mask = lanes_below(b, arguments.count)
+                    if bits in _SHUFFLED:
+                        with b.if_else(b.icmp_signed(">", arguments.before, I64(0))) as (last, only):
+                            with last:
+                                compute(b, arguments, _Lanes(mask, _lacking(b, arguments.count)))
+                            with only:
+                                compute(b, arguments, _Lanes(mask))
+                    else:
+                        compute(b, arguments, _Lanes(mask))
                 with whole:
-                    compute(b, arguments, None)
+                    compute(b, arguments, _Lanes())
             return context.get_dummy_value()
 
-        return types.void(*[types.int64] * 15, types.float32, types.float32, types.int64), emit
+        return types.void(*[types.int64] * 16, types.float32, types.float32, types.int64), emit
 
-    def compute(b: Builder, a: _Arguments, mask: Value | None) -> None:
+    def compute(b: Builder, a: _Arguments, lanes: _Lanes) -> None:
         start = b.load(pointer(b, a.terms, VI), align=4)
         minus = splat(b, b.trunc(a.point, I32))
         before = b.block
@@ -153,7 +172,7 @@ def _make_tile(positions: int, bits: int, signed: bool, shifted: bool, dtype: st
         low = b.and_(factor, ir.Constant(VI, [0xFFFF] * LANES))
         new = []
         for position, total in enumerate(sums):
-            value = bytes_at(b, b.add(source, b.mul(a.step, I64(position))), mask)
+            value = lanes.load(b, b.add(source, b.mul(a.step, I64(position))))
             value = b.sext(value, VI) if signed else b.zext(value, VI)
             if shifted:
                 new.append(b.add(total, b.mul(b.sub(value, minus), factor)))
@@ -184,18 +203,59 @@ def _make_tile(positions: int, bits: int, signed: bool, shifted: bool, dtype: st
             if not exact:
                 value = fma(b, b.sitofp(total, VF), scale, shift)
                 value = narrowed(b, minimum(b, maximum(b, value, lower), upper), dtype, plus)
-            store_lanes(b, b.add(a.dst, b.mul(a.dst_step, I64(position))), value, mask)
+            lanes.store(b, b.add(a.dst, b.mul(a.dst_step, I64(position))), value)
 
     def phi(b: Builder, value: Value, block: Value) -> Value:
         made = b.phi(value.type)
         made.add_incoming(value, block)
         return made
 
-    def bytes_at(b: Builder, address: Value, mask: Value | None) -> Value:
-        where = pointer(b, address, _V8)
-        if mask is None:
-            return b.load(where, align=1)
-        zeros = ir.Constant(_V8, [0] * LANES)
-        return call(b, "llvm.masked.load.v16i8.p0", where, I32(1), mask, zeros, result=_V8)
-
     return tile
+
+
+class _Lanes(NamedTuple):
+    """The channels of a block that there are: all without a ``mask``.
+
+    ``lacking`` is how many lanes have none, given if there are whole blocks before: bytes are moved as the last 16 of their
+    position then, since on AVX2 a mask of bytes is a jump each.
+    """
+
+    mask: Value | None = None
+    lacking: Value | None = None
+
+    def load(self, b: Builder, address: Value) -> Value:
+        """Return the bytes at an address; those of other lanes are any."""
+        if self.lacking is not None:
+            last = b.load(pointer(b, b.sub(address, b.zext(self.lacking, I64)), _V8), align=1)
+            return _moved(b, last, b.add(_same(b, self.lacking), _NUMBERS))
+        if self.mask is None:
+            return b.load(pointer(b, address, _V8), align=1)
+        zeros = ir.Constant(_V8, [0] * LANES)
+        return call(b, "llvm.masked.load.v16i8.p0", pointer(b, address, _V8), I32(1), self.mask, zeros, result=_V8)
+
+    def store(self, b: Builder, address: Value, value: Value) -> None:
+        """Store the lanes of a vector."""
+        if self.lacking is None or value.type != _V8:
+            store_lanes(b, address, value, self.mask)
+            return
+        at = pointer(b, b.sub(address, b.zext(self.lacking, I64)), _V8)
+        lacking = _same(b, self.lacking)
+        is_other = b.icmp_unsigned("<", _NUMBERS, lacking)
+        value = b.select(is_other, b.load(at, align=1), _moved(b, value, b.sub(_NUMBERS, lacking)))
+        b.store(value, at, align=1)
+
+
+def _lacking(b: Builder, count: Value) -> Value:
+    return b.trunc(b.sub(I64(LANES), count), I8)
+
+
+def _same(b: Builder, number: Value) -> Value:
+    """Return a vector whose bytes are one number."""
+    none = ir.Constant(_V8, ir.Undefined)
+    zeros = ir.Constant(ir.VectorType(I32, LANES), [0] * LANES)
+    return b.shuffle_vector(b.insert_element(none, number, I32(0)), none, zeros)
+
+
+def _moved(b: Builder, value: Value, places: Value) -> Value:
+    """Return the bytes of a vector that ``places`` names, modulo 16."""
+    return call(b, "llvm.x86.ssse3.pshuf.b.128", value, b.and_(places, ir.Constant(_V8, [15] * LANES)), result=_V8)
