@@ -308,10 +308,12 @@ def sign(call: NodeCall) -> Operand:
     source, math_ = call.tensor(0), call.math
     if isinstance(source, Value) and dtype_of(source) in FLOATS:
         return call.graph.eltwise(source, "sign", name=call.name)
+    if dtype_of(source) not in FLOATS:
+        found = math_.binary(source, math_.number(1, source), "min")
+        return found if dtype_of(source)[0] == "u" else math_.binary(found, math_.number(-1, source), "max")
     zero = math_.number(0, source)
     above, below = (math_.cast(math_.binary(source, zero, each), dtype_of(source)) for each in ("gt", "lt"))
-    found = math_.binary(above, below, "sub")
-    return math_.select(math_.binary(source, source, "ne"), source, found) if dtype_of(source) in FLOATS else found
+    return math_.select(math_.binary(source, source, "ne"), source, math_.binary(above, below, "sub"))
 
 
 def thresholded_relu(call: NodeCall) -> Operand:
