@@ -54,8 +54,9 @@ def is_infinite(call: NodeCall) -> Operand:
     ]
     if not bounds:
         return call.math.expand(np.zeros((1,) * len(source.shape), np.bool_), source.shape)
-    found = [call.math.binary(source, call.math.number(bound, source), "eq") for bound in bounds]
-    return found[0] if len(found) == 1 else call.math.binary(found[0], found[1], "max")
+    # Of both infinities, the last bound is the positive one.
+    size = source if len(bounds) == 1 else call.math.eltwise(source, "abs")
+    return call.math.binary(size, call.math.number(bounds[-1], source), "eq")
 
 
 def dropout(call: NodeCall) -> Operand | tuple[Operand, ...]:
