@@ -190,7 +190,8 @@ def _rows(
         strips = (out_width + STRIP - 1) // STRIP
         lines = out_depth * out_height
         pieces = (lines + chunk - 1) // chunk
-        limit = _last_place(begin, end, dst, lines, pieces, chunk, out_width, size)
+        # What another operand in the memory of dst still has is not overwritten.
+        limit = _last_place(begin, end, dst, lines, pieces, chunk, out_width, size) if other == 0 else 0
         for item in range(begin, end):
             rest = item // pieces
             start = (item - rest * pieces) * chunk

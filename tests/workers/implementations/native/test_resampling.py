@@ -7,11 +7,17 @@ import dataclasses
 import numpy as np
 import pytest
 
+from poolrt.cachestore import CacheStore
 from poolrt.workers.desc import Arg, MemoryDesc, PostOp, PrimitiveAttr, Resampling, post_op_src
 from poolrt.workers.desc.operations.resampling import COORDINATES
+from poolrt.workers.engines.engine import Engine
 from poolrt.workers.engines.target import cpu_target
+from poolrt.workers.execution.memory import Memory
+from poolrt.workers.execution.primitive import Primitive
 from poolrt.workers.implementations.primitive_desc import UnsupportedPrimitive, primitive_desc, primitive_descs
-from tests.references import assert_close, reference
+from poolrt.workers.streams.stream import Stream
+from tests.references import assert_close, reference, results
+from tests.workers import compiled
 from tests.workers.cases import Case, integers
 from tests.workers.implementations.reference.drawing import DOUBT, LAST_PLACE
 from tests.workers.levels import target_of
@@ -202,6 +208,30 @@ def test_a_chain_follows(native: NativeRunner, isa: str, blocked: bool) -> None:
     attr = PrimitiveAttr((PostOp("binary", "add", src1=op.dst), PostOp("eltwise", "relu")))
     args = {int(Arg.SRC): integers(op.src.dims), post_op_src(0): integers(op.dst.dims, "added")}
     native.check(Case("", op, args, attr, rtol=1e-6, atol=4e-6), isa)
+
+
+@pytest.mark.parametrize(("src", "dst"), [((5, 3), (7, 19)), ((40, 40), (9, 21))])
+@pytest.mark.parametrize("algorithm", ["nearest", "linear"])
+def test_the_tensor_that_is_added_may_be_the_destination(
+    algorithm: str, src: tuple[int, ...], dst: tuple[int, ...], store: CacheStore
+) -> None:
+    """No row writes over what is added to the next one."""
+    op = resampling(algorithm, (2, 3), src, dst, False)
+    attr = PrimitiveAttr((PostOp("binary", "add", src1=op.dst),))
+    engine = Engine("cpu")
+    pd = primitive_desc(op, attr, cpu_target())
+    assert pd.impl_name() == "native:resampling"
+    given = {int(Arg.SRC): integers(op.src.dims), post_op_src(0): integers(op.dst.dims, "added")}
+    memories = {arg: Memory(pd.memories()[arg], engine) for arg in given}
+    for arg, values in given.items():
+        memories[arg].map()[:] = values.astype(np.float32).view(np.uint8).reshape(-1).tobytes()
+    stream = Stream(engine)
+    added = memories[post_op_src(0)]
+    Primitive(pd, engine, compiled.cache(4, store)).execute(stream, {**memories, int(Arg.DST): added})
+    stream.wait()
+    expected = results(op, attr, given)[Arg.DST]
+    got = np.frombuffer(added.map(), np.float32).reshape(op.dst.dims)
+    np.testing.assert_allclose(got, expected, rtol=1e-6, atol=4e-6)
 
 
 @pytest.mark.parametrize("dtype", ["f16", "bf16"])
