@@ -34,7 +34,7 @@ SHAPES = (
 @pytest.mark.parametrize("result", ["s32", "u8"])
 def test_results_are_exact(native: NativeRunner, shape: Shape, dtype: str, result: str) -> None:
     rng = np.random.default_rng(random.SystemRandom().randrange(1 << 32))
-    # Given any numbers, the greatest products in the first channels, and a zero point that padding stands for
+    # Any numbers, the greatest products in the first channels, and a zero point, which padding has in place of 0.
     src, weights = drawn(rng, shape, dtype)
     src[0, :4], weights[:4] = LIMITS[dtype][1], rng.choice([-128, 127], (4, 1, 1, 1))
     point = random.choice([0, *LIMITS[dtype], int(rng.integers(*LIMITS[dtype]))])

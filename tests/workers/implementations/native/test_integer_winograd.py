@@ -35,7 +35,7 @@ TARGET = target_of("x86-64-v3")
 @pytest.mark.parametrize("dtype", ["u8", "s8"])
 def test_sums_are_exact(native: NativeRunner, shape: Shape, dtype: str) -> None:
     rng = np.random.default_rng(random.SystemRandom().randrange(1 << 32))
-    # Given any numbers in one image, the greatest sums in the other, and a zero point that padding stands for
+    # Any numbers in one image, the greatest sums in the other, and a zero point, which padding has in place of 0.
     src, weights = drawn(rng, shape, dtype)
     src[1], weights[0], weights[1] = LIMITS[dtype][1], -128, 127
     point = random.choice([*LIMITS[dtype], int(rng.integers(*LIMITS[dtype]))])
