@@ -96,8 +96,11 @@ class OutputMemory:
                     if room.formed[1:] != (shape, dtype):
                         room.formed = room.new_array(shape, dtype), shape, dtype
                     return array, room.address
-            room = self._add(rooms, shape, dtype, nbytes)
-            return room.formed[0].view(), room.address
+            room = _OutputRoom(shape, dtype, nbytes)
+            # Before others see the room: they take it without the lock.
+            array = room.formed[0].view()
+            self._keep(room, rooms, nbytes)
+            return array, room.address
 
     def _use(self, nbytes: int) -> bool:
         """Note the use of a size without the lock; return whether rooms of it are still kept."""
@@ -108,10 +111,7 @@ class OutputMemory:
         self._newest = nbytes
         return True
 
-    def _add(
-        self, rooms: list[_OutputRoom] | None, shape: tuple[int, ...], dtype: np.dtype[Any], nbytes: int
-    ) -> _OutputRoom:
-        room = _OutputRoom(shape, dtype, nbytes)
+    def _keep(self, room: _OutputRoom, rooms: list[_OutputRoom] | None, nbytes: int) -> None:
         kept = len(rooms) if rooms else 0
         together = 1 if kept < _LEAST_OF_A_SIZE else kept + 1
         if kept < _MOST_OF_A_SIZE and 2 * together * room.nbytes <= self._capacity:
@@ -120,7 +120,6 @@ class OutputMemory:
             self._newest = nbytes
             self._bytes += room.nbytes
             self._evict()
-        return room
 
     def _evict(self) -> None:
         while self._bytes > self._capacity:
