@@ -53,7 +53,8 @@ def make(
         return _blocked(linear, of, chain, dtype)
     take = of.near if near else of.pick if close else of.gather
     if not (linear or chain):
-        return _moved(take, of, dtype, repeat, same)
+        # Lines of the same elements are copied where these take longer to look up.
+        return _moved(take, of, dtype, repeat, same, again=not same and (repeat > 1 or isa == "x86-64-v4"))
     return _rows(linear, take, of, chain, dtype, shrinks, same)
 
 
@@ -277,7 +278,7 @@ def _last_place(begin: int, end: int, dst: int, lines: int, pieces: int, chunk: 
     return place
 
 
-def _moved(take: Any, of: Samples, dtype: str, repeat: int, same: bool) -> tuple[Callable[..., None], Any]:
+def _moved(take: Any, of: Samples, dtype: str, repeat: int, same: bool, again: bool) -> tuple[Callable[..., None], Any]:
     size, store, store_part = of.size, of.store, of.store_part
     repeated: Any = make_repeated(dtype, repeat) if repeat > 1 else None
     record = 16 + 2 * of.share
@@ -290,35 +291,44 @@ def _moved(take: Any, of: Samples, dtype: str, repeat: int, same: bool) -> tuple
         return take(row, width + 4 * first)
 
     @inlined
-    def put_lines(to: int, value: Any, count: int, step: int, lines: int, limit: int) -> None:
-        """Write the first ``count`` lanes of a vector to some lines."""
-        for _ in range(lines):
-            if count == 16 or to <= limit:
-                store(to, value)
-            else:
-                store_part(to, value, count)
-            to += step
+    def put(to: int, value: Any, count: int, limit: int) -> None:
+        """Write the first ``count`` lanes of a vector, all up to an address: what is behind them is written later."""
+        if to <= limit:
+            store(to, value)
+        else:
+            store_part(to, value, count)
 
     @inlined
-    def move_row(row: int, to: int, step: int, lines: int, width: int, first: int, count: int, limit: int) -> None:
-        """Write ``count`` positions of a row of src to some lines, which are ``step`` bytes apart."""
-        if same:
-            for _ in range(lines):
-                copy_bytes(to, row + size * first, size * count)
-                to += step
-            return
+    def look_up(row: int, to: int, width: int, first: int, count: int, limit: int) -> None:
+        """Write ``count`` positions of a row of src to a line."""
         whole = count & -16
         for at in range(0, whole, 16):
-            put_lines(to + size * at, seen(row, width, first + at), 16, step, lines, limit)
+            store(to + size * at, seen(row, width, first + at))
         if count & 15:
             if repeat > 1 and whole and count % repeat == 0:
                 # The last vector begins in the one before it.
-                value = seen(row, width, first + count - 16)
-                put_lines(to + size * (count - 16), value, 16, step, lines, limit)
+                store(to + size * (count - 16), seen(row, width, first + count - 16))
             else:
-                value = seen(row, width, first + whole)
-                # What is written behind a line that has a whole vector would be the beginning of the next one.
-                put_lines(to + size * whole, value, count & 15, step, lines, limit if lines == 1 or not whole else 0)
+                put(to + size * whole, seen(row, width, first + whole), count & 15, limit)
+
+    @inlined
+    def move_row(row: int, to: int, step: int, lines: int, width: int, first: int, count: int, limit: int) -> None:
+        """Write ``count`` positions of a row of src to some lines, which are ``step`` bytes apart.
+
+        One line after the other: processors do not read the lines of their caches that are written whole and in order.
+        """
+        if again:
+            look_up(row, to, width, first, count, limit)
+        else:
+            source = row + size * first
+            if not same:
+                look_up(row, to, width, first, count, limit)
+                source = to
+                to += step
+                lines -= 1
+            for _ in range(lines):
+                copy_bytes(to, source, size * count)
+                to += step
 
     def kernel(
         begin: int, end: int, src: int, dst: int, other: int, depth: int, height: int, width: int,
@@ -341,7 +351,7 @@ def _moved(take: Any, of: Samples, dtype: str, repeat: int, same: bool) -> tuple
             while line < final:
                 # Lines that follow one another and are the same are written together.
                 place, together = iload(height + record * h), 1
-                most = min(out_height - h, final - line)
+                most = 1 if again else min(out_height - h, final - line)
                 while together < most and iload(height + record * (h + together)) == place:
                     together += 1
                 row = image + size * (iload(depth + record * d) * in_height + place) * in_width
