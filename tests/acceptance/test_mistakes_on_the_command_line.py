@@ -172,16 +172,20 @@ def test_the_page_and_the_command_list_exactly_the_operators_that_exist(capsys: 
     from poolrt.graph.onnx.control_flow import CONTROL_FLOW
     from poolrt.graph.onnx.operators import OPERATORS, OPERATORS_OF, SEQUENCES
 
-    known, foreign = sorted((*OPERATORS, *CONTROL_FLOW, *SEQUENCES)), sorted(OPERATORS_OF["com.microsoft"])
+    known = sorted((*OPERATORS, *CONTROL_FLOW, *SEQUENCES))
+    foreign = {domain: sorted(operators) for domain, operators in OPERATORS_OF.items()}
     assert main(["check", "--operators"]) == 0
-    assert capsys.readouterr().out.split() == [*known, *(f"com.microsoft.{name}" for name in foreign)]
+    assert capsys.readouterr().out.split() == [
+        *known,
+        *sorted(f"{domain}.{name}" for domain, names in foreign.items() for name in names),
+    ]
     page = (Path(__file__).parents[2] / "docs" / "onnx.md").read_text(encoding="utf-8")
-    tables = [part.partition("\n\n")[0] for part in page.split("| --- | --- |")[1:3]]
+    tables = [part.partition("\n\n")[0] for part in page.split("| --- | --- |")[1:4]]
     listed = [
         sorted(word.strip("`") for row in table.splitlines() if row for word in row.split("|")[2].split())
         for table in tables
     ]
-    assert listed == [known, foreign]
+    assert listed == [known, foreign["com.microsoft"], foreign["ai.onnx.ml"]]
 
 
 def test_a_warning_of_the_command_is_one_line_too(place: Path) -> None:

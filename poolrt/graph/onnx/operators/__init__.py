@@ -14,6 +14,7 @@ from . import (
     logic,
     matrices,
     microsoft,
+    ml,
     normalization,
     pool_indices,
     products,
@@ -62,4 +63,7 @@ OPERATORS: Final[Mapping[str, Operator]] = {
 SEQUENCES: Final = tensor_sequences.SEQUENCES
 
 #: The same of other domains than ONNX's own.
-OPERATORS_OF: Final[Mapping[str, Mapping[str, Operator]]] = {"com.microsoft": microsoft.OPERATORS}
+OPERATORS_OF: Final[Mapping[str, Mapping[str, Operator]]] = {
+    "com.microsoft": microsoft.OPERATORS,
+    "ai.onnx.ml": ml.OPERATORS,
+}

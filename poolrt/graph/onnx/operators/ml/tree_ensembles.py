@@ -1,0 +1,173 @@
+"""Ensembles of decision trees: all rows go down all trees together, a level at a time, and the leaves add up."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import numpy as np
+
+from ...call import NodeCall, Operator
+from ...folding import Array
+from ...tensors import Operand, array_dtype, dtype_of, shape_of
+from .decision_trees import DecisionTrees, find_nodes, node_keys, numbers_of, read_trees
+from .scores import best_label, both, class_labels, label_above, transform
+
+#: Elements of a table with a weight for each node and class.
+_MOST_WEIGHTS: Final = 1 << 26
+
+
+def regress(call: NodeCall) -> Operand:
+    """Combine the weights of the leaves that a row reaches, for each target."""
+    m, targets = call.math, call.integer("n_targets", 1)
+    leaves = _Leaves(call, "target", targets)
+    how = call.text("aggregate_function", "SUM")
+    if how in ("SUM", "AVERAGE"):
+        found = leaves.sums()
+        if how == "AVERAGE":
+            found = m.binary(found, m.number(leaves.trees.roots.size, found), "div")
+    elif how in ("MIN", "MAX"):
+        found = leaves.extremes(how == "MAX")
+    else:
+        raise call.malformed(f"aggregate_function: expect SUM, AVERAGE, MIN or MAX, got {how!r}")
+    return transform(call, m.cast(_with_base(call, found, targets), "float32"))
+
+
+def classify(call: NodeCall) -> tuple[Operand, ...]:
+    """Return the label of the greatest sum of weights, and the scores."""
+    m, labels = call.math, class_labels(call, "classlabels_int64s")
+    leaves = _Leaves(call, "class", labels.size)
+    classes = np.unique(leaves.ids)
+    if labels.size != 2 or classes.size != 1:
+        sums = m.cast(_with_base(call, leaves.sums(), labels.size), "float32")
+        return best_label(call, leaves.without_unscored(sums), labels), transform(call, sums)
+    # One sum for two classes. Weights are chances if all are positive.
+    sums = m.cast(_with_base(call, leaves.sums(int(classes[0])), 1), "float32")
+    if (leaves.weights >= 0).all():
+        return label_above(call, sums, 0.5, labels), _scores_of_chances(call, sums)
+    return label_above(call, sums, 0.0, labels), _scores_of_two(call, sums)
+
+
+def _scores_of_chances(call: NodeCall, sums: Operand) -> Operand:
+    m = call.math
+    return transform(call, both(call, sums, m.binary(m.number(1, sums), sums, "sub")))
+
+
+def _scores_of_two(call: NodeCall, sums: Operand) -> Operand:
+    return transform(call, both(call, sums, call.math.eltwise(sums, "linear", -1.0, 0.0)))
+
+
+def _with_base(call: NodeCall, sums: Operand, count: int) -> Operand:
+    """Return sums and the base values."""
+    base = numbers_of(call, "base_values")
+    if not base.size:
+        return sums
+    if base.size != count:
+        raise call.unsupported(f"{base.size} base values for {count} sums")
+    return call.math.binary(sums, base.astype(dtype_of(sums)), "add")
+
+
+class _Leaves:
+    """The leaves of all trees that each row of a table reaches, and their weights."""
+
+    def __init__(self, call: NodeCall, kind: str, count: int) -> None:
+        m, source = call.math, call.tensor(0)
+        # Columns of float64 are compared with limits of float64.
+        dtype = array_dtype("float64" if dtype_of(source) == "float64" else "float32")
+        source = m.cast(source, dtype.name)
+        self.table = source if len(source.shape) == 2 else m.reshape(source, (1, -1))
+        self.call, self.count = call, count
+        self.trees = read_trees(call, dtype, shape_of(self.table)[1])
+        self.ids: Array = np.asarray(call.integers(f"{kind}_ids", most=None), np.int64)
+        self.weights = numbers_of(call, f"{kind}_weights").astype(dtype)
+        trees, nodes = f"{kind}_treeids", f"{kind}_nodeids"
+        keys = node_keys(call, "nodes_treeids", "nodes_nodeids")
+        found = node_keys(call, trees, nodes)
+        if not found.size == self.ids.size == self.weights.size:
+            raise call.malformed(f"{found.size} leaves with {self.ids.size} numbers and {self.weights.size} weights")
+        if self.ids.size == 0 or self.ids.min() < 0 or self.ids.max() >= count:
+            raise call.malformed(f"{kind}_ids: expect numbers 0 to {count - 1}")
+        self.at = find_nodes(call, keys, found >> 32, found & 0xFFFFFFFF, np.ones(found.size, np.bool_))
+        self.reached = _descend(call, self.table, self.trees)
+
+    def sums(self, only: int | None = None) -> Operand:
+        """Return the sum of the weights for each row and class, or for one class only."""
+        m, trees = self.call.math, self.trees
+        rows = shape_of(self.table)[0]
+        if only is not None or self.count == 1:
+            single: Array = np.zeros(trees.nodes, self.weights.dtype)
+            np.add.at(single, self.at, self.weights)
+            return m.reduce(m.take(single, self.reached, 0), "sum", (1,), True)
+        class_of = self._class_of_trees()
+        if class_of is None:
+            return m.reduce(m.take(self._table(), self.reached, 0), "sum", (1,), False)
+        single = np.zeros(trees.nodes, self.weights.dtype)
+        np.add.at(single, self.at, self.weights)
+        found = m.take(single, self.reached, 0)
+        rounds = class_of.size // self.count
+        if np.array_equal(class_of, np.tile(np.arange(self.count), rounds)):
+            return m.reduce(m.reshape(found, (rows, rounds, self.count)), "sum", (1,), False)
+        columns = [m.take(found, np.flatnonzero(class_of == each), 1) for each in range(self.count)]
+        return m.concat([m.reduce(each, "sum", (1,), True) for each in columns], 1)
+
+    def extremes(self, greatest: bool) -> Operand:
+        """Return the greatest or least weight for each row and target."""
+        m = self.call.math
+        none = np.finfo(self.weights.dtype).min if greatest else np.finfo(self.weights.dtype).max
+        table: Array = np.full((self.trees.nodes, self.count), none, self.weights.dtype)
+        (np.maximum if greatest else np.minimum).at(table, (self.at, self.ids), self.weights)
+        return m.reduce(m.take(table, self.reached, 0), "max" if greatest else "min", (1,), False)
+
+    def without_unscored(self, sums: Operand) -> Operand:
+        """Return sums in which a class that no reached leaf has a weight for is below all others."""
+        m, call = self.call.math, self.call
+        scored: Array = np.zeros((self.trees.nodes, self.count), np.bool_)
+        scored[self.at, self.ids] = True
+        inner = self.trees.true != np.arange(self.trees.nodes)
+        starts = np.append(self.trees.roots, self.trees.nodes)
+        always = np.logical_and.reduceat(scored | inner[:, None], starts[:-1], 0).any(0)
+        if always.all() or numbers_of(call, "base_values").size:
+            return sums
+        has = m.reduce(m.take(scored.astype(np.float32), self.reached, 0), "max", (1,), False)
+        is_scored = m.binary(has, m.number(0, has), "gt")
+        return m.select(is_scored, sums, m.expand(m.number(-np.inf, sums), shape_of(sums)))
+
+    def _class_of_trees(self) -> Array | None:
+        """Return the class of each tree, None if a tree has leaves of several classes, or a class has no trees."""
+        owner = np.searchsorted(self.trees.roots, self.at, side="right") - 1
+        found: Array = np.full(self.trees.roots.size, -1, np.int64)
+        found[owner] = self.ids
+        is_one = np.array_equal(found[owner], self.ids) and np.unique(self.at).size == self.at.size
+        return found if is_one and np.array_equal(np.unique(found), np.arange(self.count)) else None
+
+    def _table(self) -> Array:
+        """Return the weights of each node for each class."""
+        if self.trees.nodes * self.count > _MOST_WEIGHTS:
+            raise self.call.unsupported(f"{self.trees.nodes} nodes for {self.count} classes")
+        table: Array = np.zeros((self.trees.nodes, self.count), self.weights.dtype)
+        np.add.at(table, (self.at, self.ids), self.weights)
+        return table
+
+
+def _descend(call: NodeCall, table: Operand, trees: DecisionTrees) -> Operand:
+    """Return the leaf of each tree that each row reaches: (rows, trees) of int32."""
+    m, rows = call.math, shape_of(table)[0]
+    at: Operand = np.broadcast_to(trees.roots, (rows, trees.roots.size))
+    for level in range(trees.depth):
+        if level == 0:
+            # All rows are at the roots.
+            column = m.take(table, trees.feature[trees.roots], 1)
+            at = trees.roots[None]
+        else:
+            column = m.gather_elements(table, m.take(trees.feature, at, 0), 1)
+        passes = m.binary(column, m.take(trees.high, at, 0), "le")
+        if trees.low is not None:
+            passes = m.binary(passes, m.binary(column, m.take(trees.low, at, 0), "ge"), "and")
+        if trees.nan is not None:
+            is_nan = m.binary(column, column, "ne")
+            passes = m.binary(passes, m.binary(is_nan, m.take(trees.nan, at, 0), "and"), "or")
+        at = m.select(passes, m.take(trees.true, at, 0), m.take(trees.false, at, 0))
+    return at
+
+
+OPERATORS: Final[Mapping[str, Operator]] = {"TreeEnsembleClassifier": classify, "TreeEnsembleRegressor": regress}

@@ -1,0 +1,113 @@
+"""The operators of ``ai.onnx.ml`` compute what ONNX Runtime computes."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from numpy.typing import NDArray
+
+from poolrt import Executor, ModelError, UnsupportedNode, load_onnx
+from poolrt.workers.primitives.provider import PrimitiveProvider
+from tests.poolrt.graph.interpreter import run_wire
+
+from .learned import CASES, Case, Forest, table
+
+Array = NDArray[Any]
+
+
+def expected(case: Case) -> dict[str, Array]:
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.log_severity_level = 3
+    session = onnxruntime.InferenceSession(
+        case.model().SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
+    return dict(zip(case.outputs, session.run(list(case.outputs), dict(case.inputs)), strict=True))
+
+
+def assert_close(case: Case, found: Mapping[str, Array]) -> None:
+    """Raise AssertionError unless results agree: whole numbers, such as labels, exactly."""
+    for name, want in expected(case).items():
+        got = found[name]
+        assert got.shape == want.shape, (case.operator, name)
+        if want.dtype.kind == "i":
+            assert np.array_equal(got, want), case
+        else:
+            reach = max(1.0, float(np.abs(want[np.isfinite(want)]).max(initial=0.0)))
+            np.testing.assert_allclose(got, want, 0, case.tolerance * reach, err_msg=str(case)[:300])
+
+
+@pytest.mark.parametrize("family", CASES)
+def test_an_operator_computes_what_onnx_runtime_does(family: str) -> None:
+    for case in CASES[family](zlib.crc32(family.encode())):
+        assert_close(case, run_wire(*load_onnx(case.model()).to_wire(), dict(case.inputs)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(4))
+@pytest.mark.parametrize("family", CASES)
+def test_an_operator_is_executed(family: str, part: int, cache: PrimitiveProvider) -> None:
+    for case in CASES[family](5)[part::4]:
+        found = Executor(load_onnx(case.model()), cache=cache).run(**case.inputs)
+        assert_close(case, found)
+        assert {name: each.dtype for name, each in found.items()} == {
+            name: each.dtype for name, each in expected(case).items()
+        }
+
+
+def test_trees_are_executed(cache: PrimitiveProvider) -> None:
+    rng = np.random.default_rng(1)
+    forest = Forest(rng, 12, 6, ("BRANCH_LEQ",))
+    attributes = {**forest.attributes("target", lambda *_: [0]), "n_targets": 1}
+    case = Case("TreeEnsembleRegressor", {"x": table(rng, 33)}, attributes)
+    assert_close(case, Executor(load_onnx(case.model()), cache=cache).run(**case.inputs))
+
+
+def changed(**attributes: Any) -> onnx.ModelProto:
+    """Return a model with one tree of a single decision, some of whose attributes are others."""
+    given = {
+        "nodes_treeids": [0, 0, 0], "nodes_nodeids": [0, 1, 2], "nodes_featureids": [0, 0, 0], "nodes_values": [0.5, 0.0, 0.0],
+        "nodes_modes": ["BRANCH_LEQ", "LEAF", "LEAF"], "nodes_truenodeids": [1, 0, 0], "nodes_falsenodeids": [2, 0, 0],
+        "target_treeids": [0, 0], "target_nodeids": [1, 2], "target_ids": [0, 0], "target_weights": [1.0, 2.0], "n_targets": 1,
+    }  # fmt: skip
+    return Case("TreeEnsembleRegressor", {"x": np.zeros((2, 3), np.float32)}, {**given, **attributes}).model()
+
+
+@pytest.mark.parametrize(
+    ("attributes", "reason"),
+    [
+        ({"nodes_truenodeids": [7, 0, 0]}, "tree 0 has no node 7"),
+        ({"nodes_truenodeids": [0, 0, 0]}, "levels"),
+        ({"nodes_featureids": [3, 0, 0]}, "expect columns 0 to 2"),
+        ({"nodes_values": [0.5]}, "3 nodes with 3 modes and 1 values"),
+        ({"nodes_modes": ["BRANCH_MEMBER", "LEAF", "LEAF"]}, "mode BRANCH_MEMBER"),
+        ({"target_nodeids": [1, 9]}, "tree 0 has no node 9"),
+        ({"target_ids": [0, 1]}, "target_ids: expect numbers 0 to 0"),
+        ({"aggregate_function": "MODE"}, "aggregate_function"),
+    ],
+)
+def test_trees_that_are_not_whole_are_refused(attributes: Mapping[str, Any], reason: str) -> None:
+    with pytest.raises(ModelError, match=reason):
+        load_onnx(changed(**attributes))
+
+
+def test_a_decision_at_the_limit_goes_the_way_that_the_mode_says() -> None:
+    x = np.asarray([[-1.0, 0, 0], [0.5, 0, 0], [np.nextafter(np.float32(0.5), np.float32(1)), 0, 0]], np.float32)
+    for mode, ways in (("LEQ", "112"), ("LT", "122"), ("GTE", "211"), ("GT", "221"), ("EQ", "212"), ("NEQ", "121")):
+        model = changed(nodes_modes=[f"BRANCH_{mode}", "LEAF", "LEAF"])
+        graph = load_onnx(model, shapes={"x": x.shape})
+        found = run_wire(*graph.to_wire(), {"x": x})["y"]
+        assert found.reshape(-1).tolist() == [float(each) for each in ways], mode
+
+
+def test_labels_that_are_texts_are_refused() -> None:
+    attributes = {"coefficients": [1.0] * 12, "classlabels_strings": ["a", "b"]}
+    case = Case("LinearClassifier", {"x": np.zeros((1, 6), np.float32)}, attributes, ("y", "scores"))
+    with pytest.raises(UnsupportedNode, match="labels that are texts"):
+        load_onnx(case.model())
