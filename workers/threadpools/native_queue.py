@@ -47,7 +47,8 @@ _ENDED, _SUBMITTED, _, _, _STOP, _RING, _RING_SIZE, _RELEASED, _SLOTS, _OPEN, _,
 _CALLER, _ARRIVAL, _WAKES, _SOONEST = 0, 3, 6, 7
 #: The processor of the caller before the first one: none.
 _NOWHERE: Final = 1 << 20
-#: Words of a slot: the number of tasks, the next one with the generation in its upper half, those that have ended.
+#: Words of a slot: the number of tasks, the next one with the generation in its upper half, those that have ended, and one more
+#: when all have.
 _COUNT, _NEXT, _DONE = 2, 4, 5
 
 
@@ -254,7 +255,7 @@ class NativeQueue:
         interrupt: BaseException | None = None
         while True:
             try:
-                while place.value >> 32 != generation or done.value != count.value:
+                while place.value >> 32 != generation or done.value <= count.value:
                     self._call(self._nest, self._start, slot, record, generation, parent)
                 break
             except BaseException as error:  # noqa: BLE001 - raised below

@@ -97,7 +97,10 @@ def make(isa: str, part: str) -> tuple[Callable[..., None], Any]:
 
 
 def _run_task(queue: int, record: int, task: int) -> bool:
-    """Run the task that the caller has taken; return whether it was the last of its region to end."""
+    """Run the task that the caller has taken; return whether it was the last of its region to end.
+
+    Then the caller says so, as the last thing that it does with the region: whoever waits for it may drop it at once.
+    """
     count = iload(record + COUNT)
     blob = iload(iload(record + BLOBS) + task * 8)
     work = iload(record + WORK)
@@ -120,6 +123,10 @@ def _open_next(queue: int, number: int, room: int) -> None:
 
     ``room`` is 0 in a thread that waits for regions, or else the address of memory for two sets of processors.
     """
+    is_worth = False
+    if iload(queue + CALLER) >= 0 and atomic_load(queue + SLEEPERS) != 0:
+        # Before the end of a submission, with which its regions may be dropped: their times are in memory of theirs.
+        is_worth = is_worth_waking(queue, work_ahead(queue, number, 0))
     atomic_store(queue + ENDED, number)
     waits = atomic_load(queue + WAITING) != 0
     announce(queue)
@@ -127,9 +134,7 @@ def _open_next(queue: int, number: int, room: int) -> None:
         return
     if waits and room != 0:
         make_way(queue, room)
-    if atomic_load(queue + SLEEPERS) == 0:
-        return
-    if is_worth_waking(queue, work_ahead(queue, number, 0)):
+    if is_worth:
         wake(queue)
 
 
@@ -157,6 +162,7 @@ def _help(queue: int, owner: int) -> bool:
         # If the slot's region is another one by now, so is its generation.
         if compare_and_swap(record + NEXT, place, place + 1):
             if _run_task(queue, record, place & TASK):
+                atomic_add(record + DONE, 1)
                 announce(queue)
             return True
     return False
@@ -404,12 +410,12 @@ def _nest() -> tuple[Callable[..., None], Any]:
         idle = 0
         while True:
             event = atomic_load(queue + EVENT)
-            if atomic_load(record + DONE) == count:
+            if atomic_load(record + DONE) > count:
                 return
             place = atomic_load(record + NEXT)
             if (place & TASK) < count:
-                if compare_and_swap(record + NEXT, place, place + 1):
-                    _run_task(queue, record, place & TASK)
+                if compare_and_swap(record + NEXT, place, place + 1) and _run_task(queue, record, place & TASK):
+                    atomic_add(record + DONE, 1)
                 idle = 0
                 continue
             if _help(queue, record):

@@ -19,7 +19,8 @@ that the tasks under way have taken; 0 if the time is unknown.
 
 Regions run one after the other; the thread that ends the last task of one opens the next.
 
-A slot is such a record, for a region that a task has submitted and waits for; its upper half is a generation. The slot
+A slot is such a record, for a region that a task has submitted and waits for; its upper half is a generation. When the region
+has ended, one more than its tasks have: the thread that ran the last one has then noted their time, and left the region. The slot
 also has the address of the slot in whose task it was opened, or `OF_RING`, or `IN_PLACE`. Threads of the pool without
 a task of the ring run tasks of any slot. A thread that waits for a region runs only tasks of regions nested in it:
 others might wait for that thread.
