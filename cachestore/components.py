@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import threading
 import warnings
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 from .entry import EntryCodec
 from .errors import KeyFileNotMade, KeyFileRefused, NothingKept
 from .folders import make_folder
+from .kept_property import kept_property
 from .key import Key
 from .limits import Limits
 from .memory import MemoryTier
@@ -66,7 +66,7 @@ class Components:
             options.capacity, options.memory_limit, self.tally.memory_uses, self.flusher.flush_memory_hits
         )
 
-    @cached_property
+    @kept_property
     def creator(self) -> SingleCreator:
         """The protocol for an entry that is not on this node."""
         from .single_creator import SingleCreator
@@ -82,14 +82,14 @@ class Components:
             creator_type = KeylessCreator
         return creator_type(self._options, self.limits, self.node, self.verification, self.codec, self.tally)
 
-    @cached_property
+    @kept_property
     def prebuilt(self) -> PrebuiltTier:
         """The parts that came with the package."""
         from .prebuilt import PrebuiltTier, prebuilt_file
 
         return PrebuiltTier(prebuilt_file(self._options.prebuilt), self.tally)
 
-    @cached_property
+    @kept_property
     def results(self) -> Results:
         """Results that this node keeps beside its entries."""
         from .results import Results
@@ -97,14 +97,14 @@ class Components:
         keeps = lambda: not self.keeps_nothing()  # noqa: E731
         return Results(self._options, self.node, self.verification, self.codec, keeps, self.tally)
 
-    @cached_property
+    @kept_property
     def inspection(self) -> Inspection:
         """Listing and verification of all entries."""
         from .inspection import Inspection
 
         return Inspection(self.node, self.verification, self.flusher.flush_hits)
 
-    @cached_property
+    @kept_property
     def transfer(self) -> Transfer:
         """Bundles."""
         from .transfer import Transfer

@@ -14,6 +14,8 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
+from .forked_locks import freed_in_children
+
 K = TypeVar("K")
 V = TypeVar("V")
 
@@ -58,7 +60,7 @@ class Lru(Generic[K, V]):
         self._weigh = weigh
         self._evictable = evictable
         self._rank = rank
-        self._lock = threading.Lock()
+        self._lock = freed_in_children(threading.Lock())
         self.set_capacity(capacity)
 
     def get(self, key: K) -> V | None:
@@ -125,8 +127,7 @@ class Lru(Generic[K, V]):
         self.remove_where(lambda key, value: True)
 
     def begin_in_child(self) -> None:
-        """Go on in a forked child: without the lock and the values in flight of threads that do not exist there."""
-        self._lock = threading.Lock()
+        """Go on in a forked child without the values in flight of threads that do not exist there."""
         if self._evictable is not None:
             evictable = self._evictable
             self.remove_where(lambda key, value: not evictable(value))

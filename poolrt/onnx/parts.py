@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cached_property
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
 
 from poolrt.cachestore.deferred_dataclass import dataclass, field
+from poolrt.cachestore.kept_property import kept_property
 from poolrt.graph.onnx.element_types import number_of
 from poolrt.graph.onnx.model_file import onnx_package, tensor
 from poolrt.graph.onnx.node_order import in_order
@@ -64,7 +64,7 @@ class Body:
                 kept.update((name, texts) for name in node.output[:1])
         return cls(model, in_order(read_nodes(others), kept.__contains__), kept, outside, dict(types or {}))
 
-    @cached_property
+    @kept_property
     def maker(self) -> dict[str, int]:
         """The number of the node that computes a name."""
         made: dict[str, int] = {}
@@ -74,13 +74,13 @@ class Body:
                     made.setdefault(name, number)
         return made
 
-    @cached_property
+    @kept_property
     def reads(self) -> Sequence[frozenset[str]]:
         """The names that each node reads, its branches included: those of this body and from outside."""
         known = {*self.maker, *self.given, *self.constants}
         return [names_read([node]) & known for node in self.nodes]
 
-    @cached_property
+    @kept_property
     def fixed(self) -> frozenset[int]:
         """The nodes that read constants alone, but no strings, and draw nothing: every part that needs them computes them."""
         found: set[int] = set()
@@ -91,7 +91,7 @@ class Body:
                 found.add(number)
         return frozenset(found)
 
-    @cached_property
+    @kept_property
     def sequences(self) -> frozenset[str]:
         """The names of sequences of tensors."""
         return frozenset(_sequences(self.nodes, ()))
@@ -152,11 +152,11 @@ class Body:
         made = {name for node in fixed for name in node.output}
         return fixed, {*self.given, *self.maker} - made
 
-    @cached_property
+    @kept_property
     def _stored_strings(self) -> frozenset[str]:
         return frozenset(name for name, array in self.constants.items() if array.dtype == object)
 
-    @cached_property
+    @kept_property
     def _strings(self) -> tuple[frozenset[str], frozenset[int]]:
         given = (name for name, number in self.types.items() if number == STRING)
         names, numbers = find_strings(self.nodes, {*self._stored_strings, *given})
@@ -172,12 +172,12 @@ class Part:
     outputs: tuple[str, ...]
     label: str
 
-    @cached_property
+    @kept_property
     def nodes(self) -> Sequence[Any]:
         """The nodes in order, with the fixed ones that they need."""
         return [self.body.nodes[number] for number in self._numbers]
 
-    @cached_property
+    @kept_property
     def inputs(self) -> tuple[str, ...]:
         """The names that other parts compute, or that come from outside."""
         made = {name for node in self.nodes for name in node.output}
@@ -188,7 +188,7 @@ class Part:
             if name not in made and name not in self.body.constants
         )
 
-    @cached_property
+    @kept_property
     def only(self) -> Any | None:
         """The only node that is not fixed, None if there are several."""
         return self.body.nodes[next(iter(self.members))] if len(self.members) == 1 else None
@@ -276,7 +276,7 @@ class Part:
         before = Part(body, frozenset(first), tuple(crossing), label())
         return before, Part(body, frozenset(rest), kept, label())
 
-    @cached_property
+    @kept_property
     def _numbers(self) -> Sequence[int]:
         body = self.body
         needed = {name for number in self.members for name in body.reads[number]} | {*self.outputs}

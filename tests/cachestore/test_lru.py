@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 
 import pytest
 
 from poolrt.cachestore.lru import Lru
+
+#: Seconds after which a process that hangs is ended by SIGALRM.
+BOUND_S = 20
 
 
 class Value:
@@ -97,3 +102,28 @@ def test_a_finalizer_may_use_the_cache_that_evicts_its_value() -> None:
     thread.start()
     thread.join(10)
     assert not thread.is_alive()
+
+
+# Python 3.12 warns of threads at a fork, which this test is about.
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+def test_a_process_that_is_forked_while_a_thread_writes_can_write() -> None:
+    writing, over = threading.Event(), threading.Event()
+
+    def weigh(value: int) -> int:
+        if value < 0:
+            writing.set()
+            over.wait(BOUND_S)
+        return 1
+
+    lru: Lru[int, int] = Lru(2, 10, weigh)
+    thread = threading.Thread(target=lru.put, args=(0, -1))
+    thread.start()
+    assert writing.wait(BOUND_S)
+    pid = os.fork()
+    if pid == 0:
+        signal.alarm(BOUND_S)
+        lru.put(1, 1)
+        os._exit(0 if lru.get(1) == 1 else 1)
+    over.set()
+    thread.join()
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from poolrt.cachestore.deferred_namedtuple import NamedTuple
 from poolrt.cachestore.immutable import Immutable
+from poolrt.cachestore.kept_property import kept_property
 
 from ..implementations.program import Launch, NestedLaunch
 from ..primitives.entry import Entry, MalformedEntry
@@ -57,7 +57,7 @@ class Resource(Immutable, Generic[Kernel, Tables]):
         own = sum(map(len, self.entry.binaries)) + len(self.entry.tables)
         return [(self, own + OVERHEAD), *(part for inner in self._nested for part in inner.parts())]
 
-    @cached_property
+    @kept_property
     def launches(self) -> tuple[LinkedLaunch[Kernel], ...]:
         """All launches in order, nested primitives' included.
 
@@ -66,7 +66,7 @@ class Resource(Immutable, Generic[Kernel, Tables]):
         """
         return tuple(linked for run in self.entry.launches for linked in self._linked(run))
 
-    @cached_property
+    @kept_property
     def _repeats(self) -> Mapping[tuple[int, int], int]:
         """How many launches there are of each kernel, by its number and their work."""
         return Counter((run.kernel, run.work) for run in self.entry.launches if isinstance(run, Launch))

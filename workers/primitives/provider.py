@@ -16,6 +16,7 @@ from itertools import count
 from typing import Any, Final, TypedDict
 
 from poolrt.cachestore import CacheStore, CreationFailed, CreationTimeout, Key, StoreError, StoreReadOnly
+from poolrt.cachestore.forked_locks import freed_in_children
 from poolrt.cachestore.outcome import Outcome
 from poolrt.cachestore.portable_error import describe_exception
 from poolrt.cachestore.single_flight import Abandoned, SharedFuture
@@ -57,7 +58,7 @@ class _Counter:
 
     def __init__(self) -> None:
         self._count = count()
-        self._lock = threading.Lock()
+        self._lock = freed_in_children(threading.Lock())
         self._reads = 0
         #: Count one.
         self.add = self._count.__next__

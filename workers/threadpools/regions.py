@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Iterator, Sequence
-from functools import cached_property
 from typing import Any, Final, overload
+
+from poolrt.cachestore.kept_property import kept_property
 
 from ..kernels.native.trial_words import IS_ALONE, NEXT, TRIALS
 from .interface import KERNEL_TYPE, Region
@@ -60,12 +61,12 @@ class PackedRegions(Sequence[Region]):
             for at in range(0, len(self._trials), TRIALS // 8):
                 self._trials[at + IS_ALONE // 8], self._trials[at + NEXT // 8] = 1, _NEVER
 
-    @cached_property
+    @kept_property
     def calls(self) -> list[tuple[Region, Callable[[int, int, int], int]]]:
         """Each region with its kernel as a callable, kept because making one takes longer than calling it."""
         return [(region, KERNEL_TYPE(region.function)) for region in self._regions]
 
-    @cached_property
+    @kept_property
     def tasks(self) -> list[tuple[Callable[[], int], Region]]:
         """Each task in order: what calls its kernel and returns 0, or else `failure` has the error; and its region."""
         return [

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Final
 
 from poolrt.cachestore.deferred_dataclass import dataclass, field
+from poolrt.cachestore.forked_locks import freed_in_children
 
 from .own_threads import OwnThreads
 
@@ -100,7 +101,8 @@ class _Queue:
         self._fresh = 0
         #: Synchronous regions that tasks have submitted, the latest last.
         self._nested: list[_Region] = []
-        self._lock = threading.RLock()
+        # A forked process drops pools of its parent, too.
+        self._lock = freed_in_children(threading.RLock())
         self._changed = threading.Condition(self._lock)
         self._inside = threading.local()
         self._stopped = False

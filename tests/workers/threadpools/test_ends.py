@@ -177,6 +177,34 @@ def test_a_forked_process_gets_an_error_because_it_lacks_the_threads(kind: str, 
     assert second == ("nothing" if kind == "threads" else first)
 
 
+# Python 3.12 warns of threads at a fork, which this test is about.
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+def test_a_forked_process_drops_a_pool_whose_queue_a_thread_was_using() -> None:
+    pool: ThreadsPool | None = ThreadsPool(2)
+    assert pool is not None
+    queue = pool._queue
+    held, over = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with queue._lock:
+            held.set()
+            over.wait(BOUND_S)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    assert held.wait(BOUND_S)
+    child = os.fork()
+    if child == 0:
+        signal.alarm(int(BOUND_S))
+        pool = None
+        gc.collect()
+        os._exit(0 if queue._stopped else 1)
+    over.set()
+    thread.join()
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    pool.close()
+
+
 @pytest.mark.parametrize("kind", ["threads", "native", "executor"])
 def test_an_interrupt_of_a_synchronous_region_is_raised_when_its_tasks_have_ended(kind: str, loop: Loop) -> None:
     class Interrupted(Exception):
