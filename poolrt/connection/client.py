@@ -184,7 +184,9 @@ class Client(FuturesThread, ReleasedSlots):
         self._until(lambda: False, time.monotonic() + _LOOK_S)
 
     def glance(self) -> None:
-        """Read messages that have arrived, without waiting, unless another thread does."""
+        """Read messages that have arrived, without waiting, unless another thread does; cancel what was abandoned."""
+        if self.abandoned:
+            self.abandoned.cancel()
         leads = False
         try:
             with self._lock:

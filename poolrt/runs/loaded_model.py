@@ -57,6 +57,7 @@ class LoadedModel:
     def close(self) -> None:
         """Unload it. Runs in flight end as usual. May be repeated."""
         futures = self.client.open_futures
+        self.client.abandoned.cancel()
         futures.resolve_ended()  # those that no thread waits for keep it loaded
         self.closing = True
         # A ring publishes none from now on. Those that were published are counted, and none that ends meanwhile is the last.

@@ -135,8 +135,14 @@ def map_runs(
                 runs.left, runs.count = left, count
         while runs.count:
             yield finish()
-    finally:
-        runs.abandon()
+    except GeneratorExit:
+        # The collector may drop the iterator in a thread that holds a lock.
+        model._loaded.client.abandoned.leave(deque([runs]))
+        raise
+    except BaseException:
+        runs.cancel()
+        raise
+    runs.cancel()
 
 
 class _Stretch:
@@ -242,15 +248,16 @@ class _MappedRuns(RunPace):
             self.pop()
         return outputs
 
-    def abandon(self) -> None:
-        """Withdraw what is in flight, or let it end; its outputs have no use."""
+    def cancel(self) -> None:
+        """Withdraw what is in flight, or let it end; its outputs have no use. A forked process leaves it to its parent."""
         for each in self.under_way:
             if isinstance(each, ModelRun):
-                each.abandon()
-            else:
+                if not each.client.inherited:
+                    each.abandon()
+            elif not each.loaded.client.inherited:
                 each.places.abandon(self, each.runs, each.next, each.last, each.loaded)
         places, loaded = self.places, self._model._loaded
-        if places is not None:
+        if places is not None and not places.client.inherited:
             places.abandon(self, None, 1, 0, loaded)  # the place of a run that an interrupt has kept from being noted
 
     def _add(self, sequence: int, loaded: LoadedModel) -> None:

@@ -222,6 +222,8 @@ class PreparedRuns:
     def grow(self, places: PreparedPlaces) -> PreparedPlaces | None:
         """Return more places on a ring, all of which are in use; None if there are as many as may be."""
         ring = places.ring
+        if self.client.abandoned:
+            self.client.abandoned.cancel()  # for the next runs
         present = self._places.get(ring)
         if present is not None and present is not places:
             return present

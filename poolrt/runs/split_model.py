@@ -6,6 +6,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Never
 
 import numpy as np
@@ -133,10 +134,14 @@ class SplitModel(Model):
                 under_way.append(self._submit(inputs, limit_s))
             while under_way:
                 yield self._joined(_take_results(under_way.popleft()))
-        finally:
-            for futures in under_way:
-                for future in futures:
-                    future.cancel()
+        except GeneratorExit:
+            # The collector may drop the iterator in a thread that holds a lock.
+            self._models[0]._loaded.client.abandoned.leave(deque(chain.from_iterable(under_way)))
+            raise
+        except BaseException:
+            for future in chain.from_iterable(under_way):
+                future.cancel()
+            raise
 
     def plan(self) -> PlanListing:
         """Return the steps of a run on the first worker, which has the largest part of the batch."""

@@ -122,7 +122,7 @@ def test_a_model_stays_loaded_while_a_run_waits_that_an_interrupt_kept_from_bein
     mapped.places = places
     before = places.words[DONE]
     assert places.put({"x": X}, mapped, model._loaded) > 0
-    mapped.abandon()
+    mapped.cancel()
     # When its model is dropped, then no worker finds a run of a model that it does not have
     del model, mapped, places
     gc.collect()
@@ -220,7 +220,7 @@ def test_batches_grow_with_what_is_in_flight_and_leave_some_for_each_worker(pool
         places = mapped.places
         assert places is not None
         assert mapped._next_batch(places) == expected
-        mapped.abandon()
+        mapped.cancel()
 
 
 def test_a_map_that_finds_all_rings_full_has_fewer_runs_in_flight(pool: poolrt.Pool) -> None:
