@@ -23,6 +23,7 @@ from poolrt.workers.threadpools.interface import Region, ThreadpoolInterface
 from poolrt.workers.threadpools.jobs import set_default_jobs
 from poolrt.workers.threadpools.native import NativePool
 from poolrt.workers.threadpools.sequential import SequentialPool
+from tests.at_lines import at_each_line
 from tests.workers.own_process import ROOT, python
 from tests.workers.threadpools.checking import CheckingPool
 from tests.workers.threadpools.kinds import KINDS, made, region_loop
@@ -265,6 +266,22 @@ def test_a_product_has_more_scratch_memory_than_its_thread_keeps() -> None:
     with NativePool(2) as pool:
         for threads in (None, pool):
             assert (sgemm(a, b, threadpool=threads) == 1024).all()
+
+
+def test_a_product_within_another_one_leaves_its_scratch_memory_alone() -> None:
+    """A finalizer, or the handler of a signal, may multiply between any two lines. Both factors are packed."""
+    matrices = [np.random.default_rng(n).integers(-3, 4, (300, 300)).astype(np.float32) for n in range(4)]
+    a, b, other, right = matrices
+    wanted, beside = a.T @ b.T, other.T @ right.T
+
+    def multiply() -> None:
+        np.testing.assert_array_equal(sgemm(a, b, transa=True, transb=True), wanted)
+
+    def multiply_beside() -> None:
+        np.testing.assert_array_equal(sgemm(other, right, transa=True, transb=True), beside)
+
+    multiply()
+    assert at_each_line(multiply, multiply_beside, "workers/execution/calling_thread.py") > 9
 
 
 def test_empty_products_are_zeros_and_offsets() -> None:

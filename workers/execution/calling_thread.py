@@ -27,19 +27,27 @@ _ERROR: Final = ERROR // 8
 
 
 class ThreadScratchpads(threading.local):
-    """Scratch memory of the calling thread, which executions on it share."""
+    """Scratch memory of the calling thread: one execution after the other has it.
+
+    One that begins within another, in a finalizer or the handler of a signal, gets other memory.
+    """
 
     def __init__(self) -> None:
-        self._kept = Buffer(1)
+        self._kept: Buffer | None = None
 
-    def grant(self, nbytes: int) -> Buffer:
-        """Return at least so many bytes, which the thread may keep for later executions."""
-        if self._kept.nbytes >= nbytes:
-            return self._kept
-        found = Buffer(nbytes)
-        if nbytes <= _KEPT:
-            self._kept = found
-        return found
+    def take(self, nbytes: int) -> Buffer:
+        """Return at least so many bytes, for an execution that gives them back at its end."""
+        kept = self._kept
+        if kept is None or kept.nbytes < nbytes:
+            return Buffer(nbytes)
+        self._kept = None
+        return kept
+
+    def give(self, scratchpad: Buffer) -> None:
+        """Keep memory for later executions, unless it is large, or less than is kept."""
+        kept = self._kept
+        if scratchpad.nbytes <= _KEPT and (kept is None or kept.nbytes < scratchpad.nbytes):
+            self._kept = scratchpad
 
 
 class CallingThreadExecution:
@@ -70,9 +78,9 @@ class CallingThreadExecution:
             launches = idle.pop()
         except IndexError:
             launches = BoundLaunches(self._primitive, self._args)
+        scratchpad = None
         if self._nbytes:
-            # Kept here: the thread keeps no memory that is large.
-            scratchpad = self._scratchpads.grant(self._nbytes)
+            scratchpad = self._scratchpads.take(self._nbytes)
             addresses = (*addresses, scratchpad.address)
         # An interrupt here drops the launches.
         if addresses != launches.addresses:
@@ -82,6 +90,8 @@ class CallingThreadExecution:
         for call, region in launches.calls:
             if call():
                 raise region.failure(launches.room[_ERROR])
+        if scratchpad is not None:
+            self._scratchpads.give(scratchpad)
         idle.append(launches)
 
     def execute_on(self, pool: ThreadpoolInterface, addresses: tuple[int, ...]) -> None:
@@ -96,14 +106,17 @@ class CallingThreadExecution:
         if is_serial and pool.runs_in_place:
             self.execute(addresses)
             return
+        scratchpad = None
         if self._nbytes:
-            scratchpad = self._scratchpads.grant(self._nbytes)
+            scratchpad = self._scratchpads.take(self._nbytes)
             addresses = (*addresses, scratchpad.address)
         try:
             launches = idle.pop()
         except IndexError:
             launches = _PoolLaunches(self._primitive, self._args, Jobs.on(pool))
         pool.run_regions(launches.move(addresses))
+        if scratchpad is not None:
+            self._scratchpads.give(scratchpad)
         idle.append(launches)
 
     def _on(self, pool: ThreadpoolInterface, number: int) -> _OnPool:
