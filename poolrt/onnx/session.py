@@ -258,7 +258,8 @@ class InferenceSession:
         """Return the outputs if this run is like the last one: then all that is checked of inputs was right."""
         if self._kinds is None or type(feed) is not dict:
             return None
-        outputs = self._plans.repeat(feed)
+        # A copy: another thread may put other arrays into the feed, and what kernels read must live until they have ended.
+        outputs = self._plans.repeat(feed.copy())
         if outputs is not None:
             for name, kind in self._kinds.items():
                 if outputs[name].dtype is not kind:

@@ -88,7 +88,11 @@ class Stages:
 
     def run(self, arrays: Arrays, into: Arrays) -> dict[str, NDArray[Any]]:
         """Return the outputs of the model by name, bfloat16 as uint16; see `Plans.run`."""
-        return self._run(self._whole, arrays, {name: array for name, array in into.items() if array.dtype != object})
+        outputs = self._run(self._whole, arrays, {name: array for name, array in into.items() if array.dtype != object})
+        if self._model.has_strings:
+            # Strings may be the model's own array, which the caller must not get.
+            return {name: array.copy() if array.dtype == object else array for name, array in outputs.items()}
+        return outputs
 
     def prepare(self, shapes: Mapping[str, tuple[int, ...]]) -> None:
         """Make the plan for inputs of these shapes: that of the first stage only, if the sizes of others are not known.

@@ -54,7 +54,8 @@ class StringNodes:
         """``start`` makes what computes outputs of a body. Raises InvalidGraph and NotImplemented."""
         self._part = part
         check_string_nodes(part.body, opset)
-        self._constants = _Constants(part, [name for number in part.members for name in part.body.reads[number]], start)
+        read = [name for number in part.members for name in part.body.reads[number]]
+        self._constants = _Constants(part, [*read, *part.outputs], start)
         self._steps = [_step(part, part.body.nodes[number], opset, start) for number in sorted(part.members)]
 
     def run(self, arrays: Arrays) -> dict[str, NDArray[Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 
 import poolrt.onnx as ort
 from poolrt.workers.primitives.provider import PrimitiveProvider
+from tests.at_lines import at_each_line
 
 from .models import Array, session, sums
 
@@ -100,3 +102,35 @@ def test_threads_repeat_runs_at_once(found: ort.InferenceSession) -> None:
     for thread in threads:
         thread.join()
     assert not failures
+
+
+class _Room(bytearray):
+    """Bytes of an array, which can be weakly referenced."""
+
+
+def test_an_array_that_another_thread_replaces_in_the_feed_lives_until_the_run_has_ended(
+    found: ort.InferenceSession,
+) -> None:
+    feed: dict[str, Array] = {}
+    rooms: list[weakref.ref[_Room]] = []
+    dropped: list[bool] = []
+
+    def fill() -> None:
+        room = _Room(_feed(2, 1)["x"].tobytes())
+        rooms[:], feed["x"] = [weakref.ref(room)], np.frombuffer(room, np.float32).reshape(2, 3)
+        feed["y"] = np.ones((2, 3), np.float32)
+
+    def replace() -> None:
+        feed.update({name: np.zeros((2, 3), np.float32) for name in "xy"})
+        dropped.append(rooms[0]() is None)
+
+    def run() -> None:
+        given = _feed(2, 1)["x"]
+        results = found.run(None, feed)
+        np.testing.assert_array_equal(results[0], given + 1, strict=True)
+        np.testing.assert_array_equal(results[1], given * _W, strict=True)
+        fill()
+
+    fill()
+    assert at_each_line(run, replace, "inprocess/repeated_runs.py") > 9
+    assert not any(dropped), "kernels may read memory that is free"

@@ -338,3 +338,20 @@ def test_mutated_models_of_strings_raise_the_documented_errors(
         except Exception as error:
             raise AssertionError(f"mutation {number}") from error
     assert ran > 0
+
+
+@pytest.mark.parametrize("given", [STRING, FLOAT])
+def test_strings_of_the_model_are_results_that_the_caller_may_change(given: int, cache: PrimitiveProvider) -> None:
+    made = text_model(
+        [node("Identity" if given == STRING else "Relu", ["x"], ["y"])],
+        {"x": (given, [2])},
+        {"y": given, "c": STRING},
+        c=np.array(["a", "b"], object),
+    )
+    found = session(made, cache)
+    feed = {"x": np.array(["p", "q"], object) if given == STRING else np.ones(2, np.float32)}
+    for _ in range(3):
+        y, c = found.run(None, feed)
+        assert y.tolist() == feed["x"].tolist()
+        assert c.tolist() == ["a", "b"]
+        c.fill("changed")
