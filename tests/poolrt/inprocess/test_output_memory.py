@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 import gc
-import itertools
 import random
 import sys
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
 from poolrt import DeviceContext, Executor, Graph
-from poolrt.inprocess import output_memory
 from poolrt.inprocess.output_memory import OutputMemory
 from poolrt.workers.memory.array_address import address_of
 from poolrt.workers.primitives.provider import PrimitiveProvider
+from tests.at_lines import at_each_line
 
 from .networks import Array, array
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from types import FrameType
 
 F32 = np.dtype(np.float32)
 BOUND_S = 60.0
@@ -180,37 +174,31 @@ def test_arrays_that_threads_take_side_by_side_are_apart_and_in_their_own_shape(
 
 
 def test_an_array_that_another_thread_takes_between_any_two_lines_is_apart() -> None:
-    stops = stop = 0
     others: list[Future[tuple[Array, int]]] = []
+    memory = OutputMemory(2000)
 
-    def at_each_line(frame: FrameType, event: str, _: object) -> Callable[..., Any] | None:
-        nonlocal stops
-        if frame.f_code.co_filename != output_memory.__file__:
-            return None
-        if event == "line":
-            stops += 1
-            if stops == stop:
-                others.append(pool.submit(take, memory, 6, 8))
-                # It waits longer only if it waits for the lock, until this thread is through.
-                wait(others, timeout=0.05)
-        return at_each_line
+    def take_beside() -> None:
+        others.append(pool.submit(take, memory, 6, 8))
+        # It waits longer only if it waits for the lock, until this thread is through.
+        wait(others, timeout=0.05)
+
+    def take_both() -> None:
+        mine, address = take(memory, 6, 8)
+        for each in others:
+            assert address == mine.ctypes.data != each.result(BOUND_S)[1]
+        others.clear()
+        renew()
+
+    def renew() -> None:
+        nonlocal memory
+        memory = OutputMemory(2000)
+        for _ in range(kept):
+            take(memory, 6, 8)
 
     with ThreadPoolExecutor(1) as pool:
-        for kept in (0, 1):
-            for stop in itertools.count(1):
-                stops, memory, others = 0, OutputMemory(2000), []
-                [take(memory, 6, 8) for _ in range(kept)]
-                before = sys.gettrace()
-                sys.settrace(at_each_line)
-                try:
-                    mine, address = take(memory, 6, 8)
-                finally:
-                    sys.settrace(before)
-                if not others:
-                    break
-                _, other = others[0].result(BOUND_S)
-                assert address == mine.ctypes.data != other, f"stop {stop}"
-            assert stop > 3, "the lines of take are not seen"
+        for kept in (0, 1):  # noqa: B007 - `renew` reads it
+            renew()
+            assert at_each_line(take_both, take_beside, "inprocess/output_memory.py") > 3
 
 
 def test_the_address_is_that_of_the_first_element() -> None:
