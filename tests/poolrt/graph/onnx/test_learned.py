@@ -69,6 +69,20 @@ def test_trees_are_executed(cache: PrimitiveProvider) -> None:
     assert_close(case, Executor(load_onnx(case.model()), cache=cache).run(**case.inputs))
 
 
+@pytest.mark.parametrize("rows", [1, 64])
+def test_few_rows_take_fewer_steps_than_many(rows: int) -> None:
+    rng = np.random.default_rng(2)
+    forest = Forest(rng, 8, 6, ("BRANCH_LEQ",))
+    attributes = {**forest.attributes("target", lambda *_: [0]), "n_targets": 1}
+    x = table(rng, rows)
+    x[:, ::2] = np.nan
+    case = Case("TreeEnsembleRegressor", {"x": x}, attributes)
+    graph = load_onnx(case.model())
+    assert_close(case, run_wire(*graph.to_wire(), dict(case.inputs)))
+    # One step a level behind the decisions of all nodes, or a decision for each level
+    assert (graph.node_count < 6 * 2 + 8) == (rows == 1), graph.node_count
+
+
 def changed(**attributes: Any) -> onnx.ModelProto:
     """Return a model with one tree of a single decision, some of whose attributes are others."""
     given = {

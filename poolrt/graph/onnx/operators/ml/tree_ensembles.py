@@ -7,9 +7,11 @@ from typing import Final
 
 import numpy as np
 
+from poolrt.cachestore.deferred_dataclass import replace
+
 from ...call import NodeCall, Operator
 from ...folding import Array
-from ...tensors import Operand, array_dtype, dtype_of, shape_of
+from ...tensors import Operand, Tensors, array_dtype, dtype_of, shape_of
 from .decision_trees import DecisionTrees, find_nodes, node_keys, numbers_of, read_trees
 from .scores import best_label, both, class_labels, label_above, transform
 
@@ -78,6 +80,8 @@ class _Leaves:
         self.table = source if len(source.shape) == 2 else m.reshape(source, (1, -1))
         self.call, self.count = call, count
         self.trees = read_trees(call, dtype, shape_of(self.table)[1])
+        if self.trees.nan is not None and self.trees.low is None:
+            self.table, self.trees = _without_nan(m, self.table, self.trees)
         self.ids: Array = np.asarray(call.integers(f"{kind}_ids", most=None), np.int64)
         self.weights = numbers_of(call, f"{kind}_weights").astype(dtype)
         trees, nodes = f"{kind}_treeids", f"{kind}_nodeids"
@@ -152,22 +156,48 @@ class _Leaves:
 def _descend(call: NodeCall, table: Operand, trees: DecisionTrees) -> Operand:
     """Return the leaf of each tree that each row reaches: (rows, trees) of int32."""
     m, rows = call.math, shape_of(table)[0]
-    at: Operand = np.broadcast_to(trees.roots, (rows, trees.roots.size))
-    for level in range(trees.depth):
-        if level == 0:
-            # All rows are at the roots.
-            column = m.take(table, trees.feature[trees.roots], 1)
-            at = trees.roots[None]
-        else:
-            column = m.gather_elements(table, m.take(trees.feature, at, 0), 1)
-        passes = m.binary(column, m.take(trees.high, at, 0), "le")
-        if trees.low is not None:
-            passes = m.binary(passes, m.binary(column, m.take(trees.low, at, 0), "ge"), "and")
-        if trees.nan is not None:
-            is_nan = m.binary(column, column, "ne")
-            passes = m.binary(passes, m.binary(is_nan, m.take(trees.nan, at, 0), "and"), "or")
-        at = m.select(passes, m.take(trees.true, at, 0), m.take(trees.false, at, 0))
+    roots = trees.roots[None]
+    if trees.depth == 0:
+        return m.expand(roots, (rows, trees.roots.size))
+    if _decides_everywhere(rows, trees):
+        onward = _decide(m, m.take(table, trees.feature, 1), trees, np.arange(trees.nodes)[None])
+        at = m.take(onward, trees.roots, 1)
+        for _ in range(trees.depth - 1):
+            at = m.gather_elements(onward, at, 1)
+        return at
+    at = _decide(m, m.take(table, trees.feature[trees.roots], 1), trees, roots)
+    for _ in range(trees.depth - 1):
+        at = _decide(m, m.gather_elements(table, m.take(trees.feature, at, 0), 1), trees, at)
     return at
+
+
+def _decide(m: Tensors, column: Operand, trees: DecisionTrees, at: Operand) -> Operand:
+    """Return the nodes that follow nodes for the numbers in their columns."""
+    passes = m.binary(column, m.take(trees.high, at, 0), "le")
+    if trees.low is not None:
+        passes = m.binary(passes, m.binary(column, m.take(trees.low, at, 0), "ge"), "and")
+    if trees.nan is not None:
+        is_nan = m.binary(column, column, "ne")
+        passes = m.binary(passes, m.binary(is_nan, m.take(trees.nan, at, 0), "and"), "or")
+    return m.select(passes, m.take(trees.true, at, 0), m.take(trees.false, at, 0))
+
+
+def _without_nan(m: Tensors, table: Operand, trees: DecisionTrees) -> tuple[Operand, DecisionTrees]:
+    """Return a table with columns that have minus infinity for NaN, for nodes whose limit NaN has to keep, and such nodes."""
+    columns = shape_of(table)[1]
+    least = m.expand(m.number(-np.inf, table), shape_of(table))
+    kept = m.select(m.binary(table, table, "ne"), least, table)
+    feature = trees.feature + columns * trees.nan if trees.nan is not None else trees.feature
+    return m.concat([table, kept], 1), replace(trees, feature=feature.astype(np.int32), nan=None)
+
+
+def _decides_everywhere(rows: int, trees: DecisionTrees) -> bool:
+    """Return whether the decisions of all nodes, then one step a level, take less time than decisions level by level.
+
+    A level has six steps more, of 0.35 us each, and reads five numbers of each tree, of 1 ns each, as a node does.
+    """
+    reached = rows * trees.roots.size
+    return 1.3 * rows * trees.nodes + trees.depth * (350 + reached) < trees.depth * (7 * 350 + 5 * reached)
 
 
 OPERATORS: Final[Mapping[str, Operator]] = {"TreeEnsembleClassifier": classify, "TreeEnsembleRegressor": regress}
