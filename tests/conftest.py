@@ -6,7 +6,7 @@ import gc
 import os
 import sys
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from importlib import import_module
 from pathlib import Path
@@ -30,6 +30,14 @@ settings.load_profile("patient")
 
 # BLAS threads of tests, and of processes that they start, do not spin for 0.1 s after each product and each import of NumPy.
 os.environ.setdefault(SPIN_VARIABLE, SPIN_POWER)
+
+#: Files of tests that wait for clocks most of the time, two minutes together. They come first: one process waits in them while
+#: the others keep the processors busy.
+WAITING = (
+    "tests/cachestore/drills/test_short_drills.py",
+    "tests/poolrt/cli/test_metrics.py",
+    "tests/poolrt/pool/test_idle.py",
+)
 
 # What tests count does not depend on whether a developer has made the file of prebuilt kernels.
 os.environ["POOLRT_PREBUILT"] = "none"
@@ -80,19 +88,28 @@ def pytest_collection(session: pytest.Session) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Of a test's cases that are marked ``one_in(n)``, leave all but one in ``n`` to the thorough tier, others in each run.
+    """Leave all but one in ``n`` of what is marked ``one_test_in(n)`` or ``one_in(n)`` to the thorough tier, others in each run.
 
-    Cases that are in the thorough tier anyway do not count. All processes of a run choose the same ones: they share a folder.
+    Of a file's tests with the first mark, one in ``n`` stays; then of each test's cases with the second. What is in the
+    thorough tier anyway does not count. All processes of a run choose the same ones: they share a folder.
     """
-    cases = defaultdict(list)
+    _leave_all_but(items, "one_test_in", lambda item: item.nodeid.partition("::")[0])
+    _leave_all_but(items, "one_in", lambda item: item.nodeid.partition("[")[0])
+    items.sort(key=lambda item: not item.nodeid.startswith(WAITING))
+
+
+def _leave_all_but(items: list[pytest.Item], mark: str, place_of: Callable[[pytest.Item], str]) -> None:
+    """Mark as slow what is not drawn of each place. ``one_test_in`` draws tests with all of their cases, ``one_in`` cases."""
+    places: dict[tuple[str, int], dict[str, list[pytest.Item]]] = defaultdict(lambda: defaultdict(list))
     for item in items:
-        marker = item.get_closest_marker("one_in")
+        marker = item.get_closest_marker(mark)
         if marker is not None and item.get_closest_marker("slow") is None:
-            cases[item.nodeid.partition("[")[0], marker.args[0]].append(item)
-    for (test, share), found in cases.items():
-        kept = Random(f"{os.environ[FOLDER]} {test} {share}").sample(range(len(found)), -(-len(found) // share))
-        for number, item in enumerate(found):
-            if number not in kept:
+            drawn = item.nodeid if mark == "one_in" else item.nodeid.partition("[")[0]
+            places[place_of(item), marker.args[0]][drawn].append(item)
+    for (place, share), found in places.items():
+        kept = Random(f"{os.environ[FOLDER]} {place} {share}").sample([*found], -(-len(found) // share))
+        for name in found.keys() - {*kept}:
+            for item in found[name]:
                 item.add_marker(pytest.mark.slow)
 
 

@@ -149,6 +149,7 @@ def starts_processes(words: tuple[str, ...], environ: dict[str, str]) -> bool:
         for number, (case, name) in enumerate(zip(CASES, IDS, strict=True))
     ],
 )
+@pytest.mark.one_in(3)
 def test_what_cannot_be_done_is_refused_in_one_line_and_leaves_nothing(
     place: Surroundings, words: tuple[str, ...], environ: dict[str, str], status: int, said: tuple[str, ...]
 ) -> None:

@@ -93,6 +93,7 @@ def test_resampling_agrees_with_onnxruntime(
 @pytest.mark.parametrize("sizes", [((5, 6), (12, 7)), ((9, 4), (4, 3)), ((3, 5), (1, 13))])
 @pytest.mark.parametrize("algorithm", ["nearest", "linear", "cubic"])
 @pytest.mark.parametrize("coordinates", COORDINATES)
+@pytest.mark.one_in(4)
 def test_coordinates_of_resampling_agree_with_onnxruntime(
     coordinates: str, algorithm: str, sizes: tuple[tuple[int, int], tuple[int, int]]
 ) -> None:
@@ -132,6 +133,7 @@ def test_lrn_within_channels_follows_its_definition_element_by_element(size: int
 
 # Rounding is constant between its steps: it has no gradient.
 @pytest.mark.parametrize("algorithm", [a for a in ELTWISE_ALGORITHMS if a not in STEP_ALGORITHMS])
+@pytest.mark.one_in(3)
 def test_gradients_of_eltwise_agree_with_differences(algorithm: str) -> None:
     # Away from kinks, where a difference tells nothing: at 0 and at the bounds that 0.5 and 1.25 make.
     x = np.linspace(-3.03, 3.01, 61)

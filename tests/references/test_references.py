@@ -54,6 +54,7 @@ def not_empty(kind: str) -> list[Case]:
 
 
 @pytest.mark.parametrize("case", not_empty("convolution"), ids=str)
+@pytest.mark.one_in(4)
 def test_convolution_agrees_with_onnxruntime(case: Case) -> None:
     op = case.op
     assert isinstance(op, Convolution)
@@ -80,6 +81,7 @@ def test_convolution_agrees_with_scipy() -> None:
 
 
 @pytest.mark.parametrize("case", not_empty("pooling"), ids=str)
+@pytest.mark.one_in(4)
 def test_pooling_agrees_with_onnxruntime(case: Case) -> None:
     op, src = case.op, case.args[Arg.SRC]
     assert isinstance(op, Pooling)
@@ -141,6 +143,7 @@ def test_lrn_of_even_size_reaches_one_channel_further_up_than_down() -> None:
 
 
 @pytest.mark.parametrize("case", [c for c in not_empty("softmax") if "infinit" not in c.name], ids=str)
+@pytest.mark.one_in(4)
 def test_softmax_agrees_with_onnxruntime_and_scipy(case: Case) -> None:
     op = case.op
     assert isinstance(op, Softmax)
@@ -182,6 +185,7 @@ def test_sum_agrees_with_onnxruntime(case: Case) -> None:
 
 
 @pytest.mark.parametrize("case", [c for c in not_empty("binary") if c.args[Arg.SRC].ndim], ids=str)
+@pytest.mark.one_in(4)
 def test_binary_agrees_with_onnxruntime(case: Case) -> None:
     assert isinstance(case.op, Binary)
     operators = {"add": "Add", "sub": "Sub", "mul": "Mul", "div": "Div", "max": "Max", "min": "Min", "pow": "Pow"}

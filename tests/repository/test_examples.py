@@ -46,6 +46,7 @@ BOUND_S = 60.0
         for page, number in EXAMPLES
     ],
 )
+@pytest.mark.one_in(2)
 def test_an_example_runs(page: Path, number: int, tmp_path: Path) -> None:
     code = BLOCK.findall((ROOT / page).read_text("utf-8"))[number]
     try:

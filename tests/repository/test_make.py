@@ -85,6 +85,7 @@ def test_a_virtual_environment_that_was_not_finished_is_made_anew(tree: Path) ->
 
 
 @pytest.mark.parametrize("place", ["file", "link that leads nowhere", "copy"])
+@pytest.mark.one_in(3)
 def test_a_checkout_without_links_gets_them(tree: Path, place: str) -> None:
     # Given an archive's substitute for a link
     (tree / ".venv" / ".made").unlink()

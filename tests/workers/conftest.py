@@ -23,6 +23,9 @@ from .verbose.lines import ReadLines, parsed
 
 #: Levels with instructions that not every host has which runs tests.
 _BEYOND = (LEVELS[-1], "+", str(WITH_ALL_INSTRUCTIONS))
+#: Tests whose kernels are compiled for them alone: those of a file are about one implementation or its kernels.
+_HAS_KERNELS: Final = re.compile("implementations/(native|nested|reference)/|kernels/native/test_")
+_COMPILING: Final = {"native", "isa", "instructions", "runner", "held_back", "every_pool"}
 #: In the names or propagation kinds of tests of gradients.
 _GRADIENT: Final = re.compile("gradient|backward")
 
@@ -31,9 +34,10 @@ _GRADIENT: Final = re.compile("gradient|backward")
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run one case in five on native kernels, on one ISA level, and each on one kind of engine; the thorough tier runs all.
 
-    Of a test's cases on ISA levels, one in two is run, others in each run: the compiler takes most of their time.
+    Of a test's cases on ISA levels, one in three is run, others in each run, and of a file's tests that compile kernels one in
+    three: the compiler takes most of their time.
     Levels and engines change from case to case. Of cases with instructions that this host lacks, one in three is run.
-    `support.test_cells` has one row of its table in three, and one in 15 with all instructions that kernels use. Gradients are
+    `support.test_cells` has one row of its table in six, and one in 30 with all instructions that kernels use. Gradients are
     computed on the processor, on OpenCL only those of eltwise: PoCL compiles the kernel of each for one or two seconds.
     """
     others = [each for each in (*LEVELS, "+") if each != host_isa()]
@@ -50,6 +54,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         parameters = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
         if "isa" in parameters and item.get_closest_marker("one_in") is None:
             item.add_marker(pytest.mark.one_in(3))
+        if _HAS_KERNELS.search(item.nodeid) and not _COMPILING.isdisjoint(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.one_test_in(3))
         is_gradient = _GRADIENT.search(f"{item.name} {parameters.get('prop', '')}") is not None
         if is_gradient and parameters.get("verification") == "opencl" and parameters.get("kind") != "eltwise":
             item.add_marker(pytest.mark.slow)

@@ -255,6 +255,7 @@ print("done")
     ids=["ends of vectors", "whole vectors"],
 )
 @pytest.mark.parametrize("level", ["x86-64-v4", "x86-64-v3"])
+@pytest.mark.one_in(2)
 def test_nothing_past_the_end_of_a_matrix_is_read(shapes: tuple[tuple[int, int, int], ...], level: str) -> None:
     env = {"PYTHONPATH": str(ROOT / "tests/startup"), "INSTRUCTIONS_OF_TESTS": level, "POOLRT_MAX_CPU_ISA": ""}
     assert python(_AT_THE_END.replace("{shapes}", str(shapes)), env) == "done\n"

@@ -55,6 +55,7 @@ def _run(
         (resource.RLIMIT_FSIZE, 4096, "the limit of file sizes (ulimit -f) is 4096 bytes"),
     ],
 )
+@pytest.mark.one_in(2)
 def test_an_arena_beyond_a_limit_of_the_process_is_refused_in_one_line(
     place: Place, limit: int, nbytes: int, named: str
 ) -> None:

@@ -204,6 +204,7 @@ def test_a_model_runs_on_a_server_and_a_second_load_creates_nothing(place: Place
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+@pytest.mark.one_in(2)
 def test_a_signal_stops_a_server_cleanly(place: Place, number: signal.Signals) -> None:
     before = signal.signal(number, signal.SIG_DFL)  # nohup ignores a hang-up, and children inherit that
     try:
@@ -296,6 +297,7 @@ def test_a_path_that_cannot_be_used_is_refused_in_one_line(place: Place, where: 
 
 
 @pytest.mark.parametrize("command", ["status", "top", "stop"])
+@pytest.mark.one_in(2)
 def test_without_a_server_one_line_says_how_to_start_it(place: Place, command: str) -> None:
     line = f"no server listens at {place.socket}: start one with poolrt serve --socket {place.socket}"
     plain = place.call(command, "--socket", str(place.socket))

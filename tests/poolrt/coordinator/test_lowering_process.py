@@ -65,6 +65,7 @@ def test_a_bug_in_a_process_is_an_internal_error() -> None:
 
 
 @pytest.mark.parametrize("kills", [TRIES - 1, TRIES])
+@pytest.mark.one_in(2)
 def test_a_process_that_is_killed_is_replaced_a_few_times(kills: int) -> None:
     outcomes: list[object] = []
 

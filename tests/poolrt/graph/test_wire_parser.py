@@ -122,7 +122,7 @@ def places(data: Any) -> list[tuple[Any, Any]]:
     return [place for key in keys for place in ((data, key), *places(data[key]))]
 
 
-@pytest.mark.parametrize("examples", [200, pytest.param(600, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("examples", [100, pytest.param(600, marks=pytest.mark.slow)])
 def test_any_data_are_a_graph_or_a_graph_error(examples: int) -> None:
     @settings(max_examples=examples)
     @given(st.data(), st.sampled_from(sorted(OPERATIONS)), st.integers(1, 3))

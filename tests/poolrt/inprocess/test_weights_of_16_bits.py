@@ -37,7 +37,7 @@ def described(graph: Graph, kind: str) -> PrimitiveDesc:
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("size", [1, 3])
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 def test_convolutions_are_rounded_once_and_their_weights_are_f32_in_the_plan(
     dtype: str, size: int, cache: PrimitiveProvider
 ) -> None:

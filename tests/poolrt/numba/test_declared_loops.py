@@ -45,6 +45,7 @@ def g(x, y):
 
 
 @pytest.mark.parametrize("maker", ["numba", "poolrt"])
+@pytest.mark.one_in(2)
 def test_the_result_that_a_loop_is_declared_with_is_in_the_key(home: Path, imported: Importer, maker: str) -> None:
     x = np.array([0.1, 3.0])
     # Given a function that calls a ufunc whose loop has the inferred result

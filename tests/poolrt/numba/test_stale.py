@@ -103,6 +103,7 @@ LOADED: Final = {"the signature that a callee is declared with": 2}
 @pytest.mark.parametrize(
     "case", [pytest.param(case, marks=[pytest.mark.slow] * (number % 3 > 0)) for number, case in enumerate(CHANGES)]
 )
+@pytest.mark.one_in(2)
 def test_a_change_in_another_module_compiles_again(home: Path, imported: Importer, case: str) -> None:
     user, other, before, after = CHANGES[case]
     old, new = RESULTS.get(case) or (int(before), int(after))

@@ -38,7 +38,7 @@ def resident() -> int:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 def test_a_session_runs_a_model_in_stages(kind: str, cache: PrimitiveProvider) -> None:
     source, feeds = KINDS[kind](np.random.default_rng())
     with pytest.raises(poolrt.ModelError):

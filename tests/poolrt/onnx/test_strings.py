@@ -42,6 +42,7 @@ def one(kind: str, inputs: dict[str, Any], outputs: dict[str, int], opset: int =
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.one_in(2)
 def test_a_session_computes_with_strings(kind: str, cache: PrimitiveProvider) -> None:
     source, feeds = KINDS[kind](np.random.default_rng())
     with pytest.raises(poolrt.ModelError):

@@ -33,6 +33,7 @@ with poolrt.Pool(workers=1) as pool:
     ],
     ids=["pool first", "NumPy first", "chosen"],
 )
+@pytest.mark.one_in(3)
 def test_a_pool_shortens_the_spins_that_nobody_has_chosen(
     settings: dict[str, Any], given: dict[str, str], first: str, expected: str
 ) -> None:

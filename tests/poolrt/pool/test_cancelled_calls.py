@@ -17,6 +17,7 @@ from .processes import BOUND_S, until_there, wait_until
 
 
 @pytest.mark.parametrize("way", ["result", "exception", "map", "map and shutdown"])
+@pytest.mark.one_in(2)
 def test_a_thread_that_waits_for_a_call_learns_that_another_one_has_cancelled_it(
     settings: dict[str, Any], tmp_path: Path, way: str
 ) -> None:

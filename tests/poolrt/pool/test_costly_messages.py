@@ -169,6 +169,7 @@ def _hear(client: socket.socket) -> list[Any]:
         ("garbage", 5, 4 * REFUSED_PAUSE_S),  # the first is not a second attempt
     ],
 )
+@pytest.mark.one_in(2)
 def test_a_process_that_asks_for_much_is_read_slowly_beside_an_active_one(
     server: str, neighbour: _Neighbour, name: str, count: int, least: float
 ) -> None:

@@ -63,6 +63,7 @@ def crossing(request: pytest.FixtureRequest, settings: dict[str, Any], tmp_path:
     wait_until(lambda: set(family()) <= before, "all processes are gone")
 
 
+@pytest.mark.one_in(2)
 def test_a_child_forked_amid_runs_has_a_pool_that_works_and_the_parents_goes_on(crossing: poolrt.Pool) -> None:
     pool, model = crossing, crossing.load(relu_graph())
     coordinator = pool.stats()["pid"]
@@ -254,6 +255,7 @@ def _sleep(seconds: float) -> float:
 
 
 @pytest.mark.parametrize("calls", [0, 12])
+@pytest.mark.one_in(2)
 def test_a_child_that_waits_for_a_call_of_its_parent_gets_an_error(settings: dict[str, Any], calls: int) -> None:
     """Given calls by message or on a ring, when a child waits for them in any way, then it raises PoolClosed at once."""
     with poolrt.Pool(workers=1, threads=1, **settings) as pool:

@@ -109,6 +109,7 @@ def test_a_long_wait_for_a_run_wakes_a_coordinator_that_rests(
 
 @pytest.mark.parametrize("way", ["future", "map"])
 @pytest.mark.parametrize("rows", [4, 1024], ids=["prepared", "not prepared"])
+@pytest.mark.one_in(2)
 def test_runs_that_no_thread_waits_for_wake_a_coordinator_that_rests(
     own_pool: poolrt.Pool, monkeypatch: pytest.MonkeyPatch, rows: int, way: str
 ) -> None:

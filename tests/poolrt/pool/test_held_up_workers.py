@@ -75,6 +75,7 @@ _WAYS = [_all_runs, _all_futures, _all_callbacks, _mapped, _in_threads]
 
 @pytest.mark.parametrize("shape", [(4, 8), _LARGE], ids=["prepared", "not prepared"])
 @pytest.mark.parametrize("way", _WAYS)
+@pytest.mark.one_in(3)
 def test_runs_on_the_ring_of_a_stopped_worker_are_done_by_another(
     own_pool: poolrt.Pool, way: Callable[[poolrt.Model, list[Any]], list[Any]], shape: tuple[int, ...]
 ) -> None:
@@ -111,6 +112,7 @@ def test_nothing_that_was_moved_is_executed_by_the_worker_that_it_left(own_pool:
 
 
 @pytest.mark.parametrize("calls_back", [False, True], ids=["waiting", "callbacks"])
+@pytest.mark.one_in(2)
 def test_a_run_that_a_stopped_worker_has_begun_waits_and_those_behind_it_do_not(
     own_pool: poolrt.Pool, calls_back: bool
 ) -> None:

@@ -20,6 +20,7 @@ from .processes import BOUND_S, wait_until
 
 @pytest.mark.parametrize("make", [float, np.ones], ids=["scalars", "arrays"])
 @pytest.mark.parametrize("map_", [False, True], ids=["submit", "map"])
+@pytest.mark.one_in(2)
 def test_calls_that_were_not_begun_are_called_by_the_next_worker(
     settings: dict[str, Any], tmp_path: Path, make: Callable[[int], Any], map_: bool
 ) -> None:

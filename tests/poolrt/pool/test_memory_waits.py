@@ -75,6 +75,7 @@ def test_a_function_under_way_delays_neither_the_error_of_a_full_arena_nor_other
 
 
 @pytest.mark.parametrize("how", KEEPERS)
+@pytest.mark.one_in(3)
 def test_a_program_may_keep_more_outputs_than_the_arena_holds(two: poolrt.Pool, how: str) -> None:
     model = load_on_rings(two)
     inputs = [np.full(LARGE, number, np.float32) for number in range(1, 9)]

@@ -169,6 +169,7 @@ def test_a_server_that_is_stopped_is_not_given_the_same_runs_again(settings: dic
 
 
 @pytest.mark.parametrize("way", ["run", "submit", "map"])
+@pytest.mark.one_in(2)
 def test_a_run_whose_place_is_taken_while_the_server_restarts_is_done_by_the_next_one(
     settings: dict[str, Any], tmp_path: Path, way: str
 ) -> None:

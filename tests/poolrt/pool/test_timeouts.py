@@ -163,7 +163,7 @@ def test_a_map_ends_with_a_timeout_and_leaves_nothing_in_flight(own_pool: poolrt
 
 @pytest.mark.parametrize("size", [64, 512], ids=["prepared", "not prepared"])
 @pytest.mark.parametrize("what", ["submit", "map"])
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 def test_a_worker_that_has_begun_a_run_whose_time_is_over_is_replaced(
     settings: dict[str, Any], what: str, size: int
 ) -> None:

@@ -148,6 +148,7 @@ for call in (lambda: memory.address, lambda: Memory(md, engine, cl.Buffer(engine
 
 
 @pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.one_in(2)
 def test_memory_of_an_opencl_device_is_mapped(device: str, shared: bool) -> None:
     lines = python(OPENCL.format(shared=shared)).splitlines()
     assert lines[:3] == ["own True True", "host True True", "device True True"]

@@ -27,6 +27,7 @@ def mixing(*what: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("memory", ["shared", "transferred"])
+@pytest.mark.one_in(2)
 def test_steps_on_both_engines_compute_together_again_and_again(device: str, memory: str) -> None:
     found = mixing(memory)
     assert len(found) == 4

@@ -12,6 +12,7 @@ from ..own_process import ANSWER_S, ROOT, python
 
 
 @pytest.mark.parametrize("memory", ["shared", "transferred"])
+@pytest.mark.one_in(2)
 def test_a_plan_runs_again_and_again_on_memory_that_moves(device: str, memory: str) -> None:
     child = subprocess.run(
         [sys.executable, "-m", "tests.workers.plans.planning", memory],

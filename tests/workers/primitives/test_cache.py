@@ -301,6 +301,7 @@ def test_all_that_wait_for_a_failed_creation_get_an_equal_error_and_the_next_one
 
 @pytest.mark.parametrize("processes", [2, pytest.param(3, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", ["cpu", "opencl"])
+@pytest.mark.one_in(2)
 def test_threads_of_several_processes_have_one_creation_of_an_engine(
     kind: str, processes: int, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
@@ -374,6 +375,7 @@ def test_an_interrupted_creator_is_replaced_by_one_that_waits(policy: Policy, st
 
 
 @pytest.mark.parametrize("file", ["primitives/provider", "single_flight", "cachestore/store"])
+@pytest.mark.one_in(3)
 def test_a_creation_that_was_interrupted_anywhere_is_made_by_the_next_call(store: CacheStore, file: str) -> None:
     """Of its own thread too, which is no leader any more, and at once."""
     moment = 0

@@ -214,6 +214,7 @@ def test_a_source_makes_other_keys_for_what_is_made_from_it(
 
 
 @pytest.mark.parametrize("package", ["numba", "llvmlite", "numpy"])
+@pytest.mark.one_in(3)
 def test_another_version_of_a_compiler_makes_other_keys_for_the_processor(
     here: dict[str, str], tmp_path: Path, package: str
 ) -> None:

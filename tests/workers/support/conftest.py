@@ -29,7 +29,7 @@ DRAWN_PROBLEMS: Final = 1
     scope="session",
     params=[
         # The compiler takes half a second for the kernels of a row, PoCL a whole one.
-        *(pytest.param(kind, marks=pytest.mark.one_in(6 if kind == "opencl" else 3)) for kind in ENGINES),
+        *(pytest.param(kind, marks=pytest.mark.one_in(12 if kind == "opencl" else 6)) for kind in ENGINES),
         *(pytest.param(kind + WHOLE, marks=pytest.mark.slow) for kind in ENGINES),
     ],
 )

@@ -1,7 +1,7 @@
 """Computes problems on memory between pages that cannot be touched: a kernel that leaves its memory ends the process.
 
-``python -m tests.workers.support.reading LEVEL SEED MOST [KIND...]`` computes on an ISA level with extensions, for half
-of the implementations, ``MOST`` problems in f32 and some in other data types, or all of all in every type (0). With
+``python -m tests.workers.support.reading LEVEL SEED MOST [KIND...]`` computes on an ISA level with extensions, for a
+quarter of the implementations, ``MOST`` problems in f32 and some in other data types, or all of all in every type (0). With
 kinds of operations, it computes ``MOST`` problems that are drawn at random, for each implementation of these, and
 compares them with float64. It prints each before it computes it. All arguments end where such a page begins, or begin
 where one ends; so does the scratchpad. Arguments of implementations that may read behind them end 64 bytes before it.
@@ -30,9 +30,9 @@ from .problems import cells, problems, values
 
 _PAGE = mmap.PAGESIZE
 #: The share of other data types, which are read by the same loops, unless all problems are computed.
-_SHARE_OF_TYPES = 1 / 8
+_SHARE_OF_TYPES = 1 / 16
 #: The share of implementations that compute a problem in f32, unless all problems are computed.
-_SHARE_OF_IMPLEMENTATIONS = 1 / 2
+_SHARE_OF_IMPLEMENTATIONS = 1 / 4
 #: The share of implementations that may read behind arguments, unless all problems are computed: these are the smaller part of
 #: what a graph gives its inputs to.
 _SHARE_OF_OTHERS = 1 / 4

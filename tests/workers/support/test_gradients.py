@@ -39,7 +39,7 @@ def check(native: NativeRunner, forward: OpDesc, backward: OpDesc, args: dict[in
 
 
 @pytest.mark.parametrize(("kind", "prop"), BACKWARD)
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(8)
 def test_gradients_are_slopes(native: NativeRunner, kind: str, prop: str) -> None:
     for forward, backward in pairs(kind, prop):
         check(native, forward, backward, ordinary(forward))

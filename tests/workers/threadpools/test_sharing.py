@@ -34,6 +34,7 @@ MANY = 1500
 
 
 @pytest.mark.parametrize("kind", ["threads", "threads asynchronous", "native", "native asynchronous", "executor"])
+@pytest.mark.one_in(2)
 def test_a_thread_and_a_task_that_it_waits_for_may_share_a_stream(kind: str, loop: Loop, store: CacheStore) -> None:
     engine, md = Engine("cpu"), MemoryDesc((4,), "f32")
     primitive = Eltwise.PrimitiveDesc(engine, md, md, "linear", 2.0).create(compiled.cache(4, store))
@@ -75,6 +76,7 @@ def test_a_thread_and_a_task_that_it_waits_for_may_share_a_stream(kind: str, loo
 
 
 @pytest.mark.parametrize("kind", ["threads", "threads asynchronous", "native", "native asynchronous", "executor"])
+@pytest.mark.one_in(5)
 def test_tasks_that_share_a_stream_take_turns_with_its_scratch_memory(kind: str, loop: Loop, store: CacheStore) -> None:
     # Rows, or columns, of a window of three within the tensor
     inside = np.array([2, 3, 3, 3, 3, 2], np.float32)

@@ -44,6 +44,7 @@ def test_every_task_runs_once_with_its_number(pool: ThreadpoolInterface) -> None
     assert sorted(seen) == [(i, n) for i, n in sorted((i, n) for n in (1, 2, 5, 100) for i in range(n))]
 
 
+@pytest.mark.one_in(2)
 def test_regions_run_in_the_order_of_their_submission(pool: ThreadpoolInterface) -> None:
     order: list[int] = []
     for region in range(300):

@@ -175,6 +175,7 @@ def test_without_a_key_an_import_says_so_and_makes_none(homes: Homes) -> None:
         (("export",), 2, "required: FILE"),
     ],
 )
+@pytest.mark.one_in(3)
 def test_an_impossible_path_is_refused_in_one_line(
     homes: Homes, words: tuple[str, ...], status: int, reason: str
 ) -> None:

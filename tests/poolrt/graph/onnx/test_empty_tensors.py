@@ -109,6 +109,7 @@ def model_of(name: str) -> tuple[onnx.ModelProto, dict[str, Array]]:
 
 
 @pytest.mark.parametrize("name", NODES)
+@pytest.mark.one_in(3)
 def test_a_node_gives_what_onnx_runtime_gives(cache: PrimitiveProvider, name: str) -> None:
     model, feeds = model_of(name)
     theirs = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])

@@ -27,6 +27,7 @@ def _varint(value: int) -> bytes:
 
 
 @pytest.mark.parametrize("place", [1, 5])
+@pytest.mark.one_in(2)
 def test_a_model_of_empty_messages_is_refused_before_it_is_parsed(place: int) -> None:
     # Ten megabytes that would take a gigabyte: nodes, initialisers
     bomb = _framed(7, bytes([place << 3 | 2, 0]) * (SMALL_BYTES // 2 + 1))

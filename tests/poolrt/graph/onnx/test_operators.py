@@ -381,6 +381,7 @@ def test_numbers_that_are_not_finite_zeros_and_small_ones(cache: PrimitiveProvid
 
 
 @pytest.mark.parametrize("kind", ["float64", "float16", "int32", "int64", "uint8"])
+@pytest.mark.one_in(3)
 def test_signs_of_any_numbers(cache: PrimitiveProvider, kind: str) -> None:
     x = np.array([0, 1, 7, 100, 127], kind)
     x = x if kind[0] == "u" else np.concatenate([x, -x])

@@ -14,6 +14,9 @@ from onnx import TensorProto, helper, numpy_helper
 from poolrt import Executor, load_onnx
 from poolrt.workers.primitives.provider import PrimitiveProvider
 
+#: Each compiles kernels of its own.
+pytestmark = pytest.mark.one_test_in(2)
+
 Array = NDArray[Any]
 IMAGE, ROWS = (2, 16, 17, 19), (61, 48)
 #: Scales of source, weights and result: results of the first are halves very often, those of the others never exactly.
@@ -57,7 +60,7 @@ FORMS = [
 
 @pytest.mark.parametrize(("scales", "point", "per_channel"), FORMS)
 @pytest.mark.parametrize("kind", ["dense", "depthwise", "product"])
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 def test_results_are_those_of_onnx_runtime(
     kind: str, scales: str, point: int, per_channel: bool, cache: PrimitiveProvider
 ) -> None:
@@ -141,6 +144,7 @@ def test_means_of_images_are_those_of_onnx_runtime(kind: type, cache: PrimitiveP
 
 
 @pytest.mark.parametrize("kind", [np.uint8, np.int8])
+@pytest.mark.one_in(4)
 def test_sums_of_all_pairs_of_bytes_are_those_of_onnx_runtime(
     kind: type, cache: PrimitiveProvider, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -19,6 +19,9 @@ from poolrt.workers.primitives.provider import PrimitiveProvider
 from tests.poolrt.graph.interpreter import run_wire
 from tests.poolrt.graph.onnx.single_node import runtime
 
+#: Each compiles kernels of its own.
+pytestmark = pytest.mark.one_test_in(2)
+
 Array = NDArray[Any]
 HALF = Fraction(1, 2)
 NEAREST: dict[str, Callable[[Fraction], int]] = {

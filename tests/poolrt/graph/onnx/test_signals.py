@@ -14,6 +14,9 @@ from poolrt import Executor, ModelError, load_onnx
 from poolrt.graph.onnx.operators.fourier_stages import find_stages
 from poolrt.workers.primitives.provider import PrimitiveProvider
 
+#: Each compiles kernels of its own.
+pytestmark = pytest.mark.one_test_in(2)
+
 TYPES = {"float32": TensorProto.FLOAT, "float64": TensorProto.DOUBLE}
 TOLERANCE = {"float32": 3e-7, "float64": 1e-14}
 

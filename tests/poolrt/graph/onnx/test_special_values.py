@@ -16,6 +16,9 @@ from poolrt import Executor, load_onnx
 from poolrt.workers.primitives.provider import PrimitiveProvider
 from tests.poolrt.onnx.models import session
 
+#: Each compiles kernels of its own.
+pytestmark = pytest.mark.one_test_in(2)
+
 Array = NDArray[Any]
 TINY = (1e-45, 1e-38, 1e-20, 1e-10, 1e-5, 0.01, 0.039, 0.041, 0.3, 0.999, 1.0, 1.000001, 1.5, 20.0, 88.5, 1e10, 1e38)
 HUGE = (*TINY, 710.2, 1e160, 1e300)
@@ -74,6 +77,7 @@ def test_hyperbolic_functions_are_precise_everywhere(
 @pytest.mark.parametrize(
     "operator", ["Elu", "Selu", "Celu", "Sin", "Tan", "Asin", "Atan", "Tanh", "Erf", "Softsign", "HardSwish", "Round"]
 )
+@pytest.mark.one_in(3)
 def test_functions_through_the_origin_keep_the_sign_of_a_zero(run: Callable[..., Array], operator: str) -> None:
     x = np.tile(np.array([0.0, -0.0, -0.0], np.float32), 7)
     found = run(operator, {"x": x}, opset=22)

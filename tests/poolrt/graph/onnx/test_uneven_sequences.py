@@ -17,6 +17,9 @@ from poolrt.workers.primitives.provider import PrimitiveProvider
 
 from .node_tests import Array, interpret
 
+#: Each compiles kernels of its own.
+pytestmark = pytest.mark.one_test_in(2)
+
 GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 STEPS, BATCH, WIDTH, HIDDEN = 7, 5, 3, 4
 

@@ -15,6 +15,9 @@ from poolrt import Executor, load_onnx
 from poolrt.workers.primitives.provider import PrimitiveProvider
 from tests.poolrt.graph.interpreter import run_wire
 
+#: Each compiles kernels of its own.
+pytestmark = pytest.mark.one_test_in(2)
+
 Array = NDArray[Any]
 LARGE = 2**53 + 1
 SMALL_PRODUCT = np.array([300**2, 300**2, 32767**2, 32768**2], np.int64).__lshift__(21).astype(np.int32)

@@ -27,7 +27,7 @@ def _close(got: dict[str, Array], expected: dict[str, Array]) -> None:
         np.testing.assert_allclose(got[name], values, rtol=1e-4, atol=1e-4 * scale)
 
 
-@pytest.mark.parametrize("examples", [80, pytest.param(250, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("examples", [40, pytest.param(250, marks=pytest.mark.slow)])
 def test_optimised_and_unoptimised_graphs_compute_the_same(examples: int) -> None:
     @settings(max_examples=examples)
     @given(graphs())
@@ -39,7 +39,7 @@ def test_optimised_and_unoptimised_graphs_compute_the_same(examples: int) -> Non
     compare()
 
 
-@pytest.mark.parametrize("examples", [40, pytest.param(100, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("examples", [20, pytest.param(100, marks=pytest.mark.slow)])
 def test_each_pass_alone_and_a_second_round_compute_the_same(examples: int) -> None:
     @settings(max_examples=examples)
     @given(graphs())

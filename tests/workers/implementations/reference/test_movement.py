@@ -24,6 +24,7 @@ BORDERS = np.array(
 
 
 @pytest.mark.parametrize(("source", "target"), list(itertools.product(TYPES, TYPES)))
+@pytest.mark.one_in(4)
 def test_every_type_becomes_every_other(runner: Runner, source: str, target: str) -> None:
     src, dst = MemoryDesc((BORDERS.size,), source), MemoryDesc((BORDERS.size,), target, strides=(3,))
     check(runner, Reorder(src, dst), args={Arg.SRC: converted(BORDERS, source)}, threshold=0.0)

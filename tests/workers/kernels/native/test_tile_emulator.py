@@ -125,6 +125,7 @@ def test_a_kernel_that_keeps_tiles_is_noticed() -> None:
         (0, 1, "#GP, a tile has rows or columns only"),
     ],
 )
+@pytest.mark.one_in(3)
 def test_a_configuration_that_a_processor_refuses_ends_the_process(height: int, groups: int, why: str) -> None:
     if emulate_tiles() is None:
         pytest.skip("this processor has tiles")

@@ -171,6 +171,7 @@ def test_a_function_that_is_not_inlined_is_in_the_code_once() -> None:
     [quotients, bits, extremes, choices, searched, called, returned, calls_inlined, calls_not_inlined],
     ids=lambda f: f.__name__,
 )
+@pytest.mark.one_in(3)
 def test_whole_numbers_are_pythons(function: Callable[[int, int], int]) -> None:
     native = compiled(function, types.int64, types.int64)
 

@@ -89,6 +89,7 @@ def test_every_value_of_a_small_type_is_read_exactly(kernels: dict[str, NativeKe
 
 
 @pytest.mark.parametrize(("source", "target"), list(itertools.product(("f32", "s32", "s64", "f16"), DATA_TYPES)))
+@pytest.mark.one_in(4)
 def test_types_convert_into_one_another(kernels: dict[str, NativeKernel], source: str, target: str) -> None:
     values = converted(interesting(), source)
     got = run(kernels["copy"], values, source, target)
