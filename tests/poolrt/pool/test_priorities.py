@@ -64,7 +64,7 @@ class _Bench:
         return executor.submit(note, str(self.path), number)
 
 
-@pytest.fixture(params=["on rings", "by messages"])
+@pytest.fixture(params=[pytest.param(way, marks=pytest.mark.one_in(2)) for way in ("on rings", "by messages")])
 def bench(request: pytest.FixtureRequest, settings: dict[str, Any], tmp_path: Path) -> Iterator[_Bench]:
     more: dict[str, Any] = {} if request.param == "on rings" else {"max_tasks_per_child": 100_000}
     with poolrt.Pool(workers=1, threads=1, **settings, **more) as pool:

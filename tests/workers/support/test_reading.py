@@ -41,6 +41,7 @@ def test_kernels_stay_there_in_problems_that_are_drawn_at_random(kind: str, isa:
     assert done.returncode == 0, f"level, seed and kind {done.args[3:]}: {last} {done.stderr[-2000:]}"
 
 
+@pytest.mark.one_test_in(3)
 def test_few_outputs_a_group_of_row_major_tensors_read_no_more_behind_weights_than_they_may(isa: str) -> None:
     compute = f"""
 from poolrt.workers.desc import Convolution, MemoryDesc, PrimitiveAttr
@@ -58,6 +59,7 @@ EdgeRunner().run(pd, values(pd.op, pd.attr, 3))
     assert done.returncode == 0, done.stderr[-2000:]
 
 
+@pytest.mark.one_test_in(3)
 def test_few_outputs_a_group_read_no_more_behind_weights_than_they_may(isa: str) -> None:
     """Three outputs a group: where there are no masks, the last row of weights is read as if it had 16."""
     compute = f"""
@@ -77,6 +79,7 @@ EdgeRunner().run(pd, values(pd.op, pd.attr, 3))
 
 
 @pytest.mark.parametrize("window", [1, 9])
+@pytest.mark.one_test_in(3)
 def test_windows_that_move_by_two_read_nothing_behind_the_last_row(window: int, isa: str) -> None:
     """Of an odd number of columns, 16 windows see one element less than two vectors have for each second column."""
     size = (9001 - window) // 2 + 1  # of planes that are too large for another kernel
