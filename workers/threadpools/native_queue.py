@@ -197,6 +197,7 @@ class NativeQueue:
                     before, begin = begin, self._append(regions, begin, time.monotonic() > limit)
                 # Outside the lock: a finalizer may use the pool.
                 del ended
+                self._run_rest()
                 if begin == len(regions):
                     return
                 if begin > before:
@@ -225,6 +226,7 @@ class NativeQueue:
             self._append(mark.regions, 0, whole=True)
         del ended
         while not mark.has_ended:
+            self._run_rest()
             self.run(max(mark.regions.last, self.ended + 1), helps=0)
 
     @contextmanager
@@ -296,6 +298,11 @@ class NativeQueue:
         """Let the threads return once the queue is empty."""
         self._words[_STOP].value = 1
         self._call(self._submit, self._start, 0, 0, 0)
+
+    def _run_rest(self) -> None:
+        """Run what is in the ring if threads were told to return: they may not see what was submitted at that moment."""
+        while self._words[_STOP].value and self.ended < self.submitted:
+            self.run(self.submitted, helps=2)
 
     def _append(self, regions: PackedRegions, begin: int, whole: bool) -> int:
         """Append regions from a number on as far as there is room, or the ``whole`` rest; return the number of the next one.
