@@ -22,6 +22,7 @@ from .parts import Body, Part
 from .signature import Port, metadata
 from .string_nodes import check_string_nodes
 from .strings import DOMAINS, OF_STRINGS, STRING, has_strings, string_tensor
+from .text_labels import number_labels
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -47,6 +48,7 @@ class SessionModel:
         self._fpmath_mode = fpmath_mode
         self._whole: Part | None = None
         self._nodes: Sequence[ReadNode] | None = None
+        number_labels(proto.graph)
         with as_session_errors():
             #: The weights by name.
             self.initializers: dict[str, NDArray[Any]] = self._file.initializers(but=STRING)

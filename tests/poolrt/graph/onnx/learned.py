@@ -114,6 +114,15 @@ def linear_cases(seed: int) -> list[Case]:
             Case("SVMRegressor", {"x": shifted}, attributes, tolerance=1e-4),
             Case("SVMRegressor", {"x": shifted}, {**attributes, "one_class": 1}),
         ]
+    for classes, counts in ((2, [3, 4]), (3, [2, 3, 2]), (4, [3, 1, 2, 1])):
+        for kind in ("LINEAR", "RBF"):
+            pairs = classes * (classes - 1) // 2
+            attributes = {
+                "coefficients": rng.standard_normal((classes - 1) * 7).tolist(), "vectors_per_class": counts,
+                "support_vectors": (vectors - 100).reshape(-1).tolist(), "rho": rng.standard_normal(pairs).tolist(),
+                "kernel_type": kind, "kernel_params": [0.3, 0.1, 3.0], "classlabels_ints": [5, 2, -4, 9][:classes],
+            }  # fmt: skip
+            found.append(Case("SVMClassifier", {"x": x}, attributes, ("y", "scores")))
     return found
 
 

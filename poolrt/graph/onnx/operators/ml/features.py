@@ -146,13 +146,15 @@ def _listed(call: NodeCall, what: str) -> Array:
     if f"{what}_tensor" in call.attrs:
         found = tensor(call.proto(f"{what}_tensor"), None)
         if found.dtype.kind not in "iuf":
-            raise call.unsupported(f"{what} that are texts; only numbers are supported")
+            raise call.unsupported(
+                f"{what} that are texts; only numbers are supported, and values of texts in sessions"
+            )
         return found.reshape(-1)
     if f"{what}_int64s" in call.attrs:
         return np.asarray(call.integers(f"{what}_int64s", most=None), np.int64)
     if f"{what}_floats" in call.attrs:
         return np.asarray(call.numbers(f"{what}_floats"), np.float32)
-    raise call.unsupported(f"{what} that are texts; only numbers are supported")
+    raise call.unsupported(f"{what} that are texts; only numbers are supported, and values of texts in sessions")
 
 
 OPERATORS: Final[Mapping[str, Operator]] = {

@@ -18,7 +18,7 @@ _ZERO: Final = 1e-7
 def class_labels(call: NodeCall, name: str, texts: str = "classlabels_strings") -> Array:
     """Return the labels of the classes, whole numbers. Raises UnsupportedNode if they are texts."""
     if texts in call.attrs:
-        raise call.unsupported("labels that are texts; only whole numbers are supported")
+        raise call.unsupported("labels that are texts: a graph has none; sessions do: poolrt.onnx.InferenceSession")
     labels: Array = np.asarray(call.integers(name, most=None), np.int64)
     if not labels.size:
         raise call.malformed(f"{name}: expect labels")

@@ -11,7 +11,7 @@ from ...call import NodeCall, Operator
 from ...folding import Array
 from ...tensors import Operand, shape_of
 from .features import floats
-from .scores import transform
+from .scores import best_label, both, class_labels, transform
 
 
 def regress(call: NodeCall) -> Operand:
@@ -28,6 +28,38 @@ def regress(call: NodeCall) -> Operand:
         is_inside = m.cast(m.binary(found, m.number(0, found), "gt"), "float32")
         found = m.eltwise(is_inside, "linear", 2.0, -1.0)
     return transform(call, found)
+
+
+def classify(call: NodeCall) -> tuple[Operand, ...]:
+    """Return the label that most pairs of classes vote for, the first of equal ones, and the sum of each pair."""
+    m, source, labels = call.math, floats(call), class_labels(call, "classlabels_ints")
+    counts: Array = np.asarray(call.integers("vectors_per_class", (), most=None), np.int64)
+    count, classes = int(counts.sum()), labels.size
+    if call.attrs.get("prob_a"):
+        raise call.unsupported("chances (prob_a); only sums of pairs are supported")
+    if counts.size != classes or classes < 2 or counts.min() < 0 or count == 0:
+        raise call.unsupported(
+            f"support vectors of {counts.size} classes for {classes} labels; expect as many, 2 at least"
+        )
+    coefficients: Array = np.asarray(call.numbers("coefficients"), np.float32)
+    pairs = [(one, other) for one in range(classes) for other in range(one + 1, classes)]
+    shifts: Array = np.asarray(call.numbers("rho"), np.float32)
+    if coefficients.size != (classes - 1) * count or shifts.size != len(pairs):
+        raise call.malformed(f"{coefficients.size} coefficients and {shifts.size} shifts for {classes} classes")
+    rows = coefficients.reshape(classes - 1, count)
+    owner = np.repeat(np.arange(classes), counts)
+    weights: Array = np.zeros((count, len(pairs)), np.float32)
+    won: Array = np.zeros((len(pairs), classes), np.float32)
+    lost: Array = np.zeros_like(won)
+    for pair, (one, other) in enumerate(pairs):
+        weights[:, pair] = np.where(owner == one, rows[other - 1], np.where(owner == other, rows[one], 0))
+        won[pair, one] = lost[pair, other] = 1
+    sums = m.binary(m.matmul(_kernels(call, source, count), weights), shifts, "add")
+    wins = m.cast(m.binary(sums, m.number(0, sums), "gt"), "float32")
+    votes = m.binary(m.matmul(wins, won - lost), lost.sum(0), "add")
+    if classes > 2:
+        return best_label(call, votes, labels), transform(call, sums)
+    return best_label(call, votes, labels), transform(call, both(call, sums, m.eltwise(sums, "linear", -1.0, 0.0)))
 
 
 def _kernels(call: NodeCall, rows: Operand, count: int) -> Operand:
@@ -61,4 +93,4 @@ def _kernels(call: NodeCall, rows: Operand, count: int) -> Operand:
     raise call.malformed(f"kernel_type: expect LINEAR, POLY, RBF or SIGMOID, got {kind!r}")
 
 
-OPERATORS: Final[Mapping[str, Operator]] = {"SVMRegressor": regress}
+OPERATORS: Final[Mapping[str, Operator]] = {"SVMClassifier": classify, "SVMRegressor": regress}

@@ -1,0 +1,109 @@
+"""Labels that are texts, of the domain ``ai.onnx.ml``: nodes give their numbers, and a Gather behind them the texts.
+
+So plans compute all but the last step of a classifier, and nodes of strings (`string_nodes`) that one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from poolrt.graph.onnx.model_file import onnx_package
+
+from .strings import STRING
+
+_DOMAIN: Final = "ai.onnx.ml"
+#: Classifier -> the attribute of its labels if they are whole numbers.
+_NUMBERED: Final = {
+    "LinearClassifier": "classlabels_ints",
+    "SVMClassifier": "classlabels_ints",
+    "TreeEnsembleClassifier": "classlabels_int64s",
+}
+#: What a LabelEncoder without a default gives for a key that it does not have.
+_UNUSED: Final = b"_Unused"
+
+
+def number_labels(graph: Any) -> None:
+    """Change the nodes of a GraphProto whose results are labels of texts, and add nodes and initialisers for the texts."""
+    if not any(node.domain == _DOMAIN for node in graph.node):
+        return
+    stored = {each.name: each for each in graph.initializer if each.data_type == STRING}
+    names = {name for node in graph.node for name in (*node.input, *node.output)}
+    names |= {each.name for each in (*graph.initializer, *graph.input, *graph.output)}
+    nodes: list[Any] = []
+    for node in graph.node:
+        nodes.append(node)
+        if node.domain != _DOMAIN or not node.output or not node.output[0]:
+            continue
+        if node.op_type == "ArrayFeatureExtractor":
+            if len(node.input) == 2 and node.input[0] in stored:
+                nodes[-1:] = _extracted(graph, node, stored[node.input[0]], names)
+            continue
+        texts = _numbered(node)
+        if texts:
+            label, number = node.output[0], _new(names, f"{node.output[0]}/number")
+            node.output[0] = number
+            table = _store(graph, names, f"{label}/texts", texts, (len(texts),))
+            nodes.append(onnx_package().helper.make_node("Gather", [table, number], [label], f"{label}/text"))
+    changed = [_copy(node) for node in nodes]
+    del graph.node[:]
+    graph.node.extend(changed)
+
+
+def _numbered(node: Any) -> list[bytes]:
+    """Make a node give numbers of texts; return these in order, none if it gives no texts."""
+    given = {each.name: each for each in node.attribute}
+    if node.op_type in _NUMBERED:
+        texts = list(given["classlabels_strings"].strings) if "classlabels_strings" in given else []
+        if texts:
+            _replace(node, ("classlabels_strings",), _NUMBERED[node.op_type], range(len(texts)))
+        return texts
+    if node.op_type != "LabelEncoder" or "values_strings" not in given or "keys_strings" in given:
+        return []
+    texts = list(given["values_strings"].strings)
+    usual = given["default_string"].s if "default_string" in given else _UNUSED
+    _replace(node, ("values_strings", "default_string", "default_int64"), "values_int64s", range(len(texts)))
+    node.attribute.append(onnx_package().helper.make_attribute("default_int64", len(texts)))
+    return [*texts, usual]
+
+
+def _replace(node: Any, names: Sequence[str], name: str, numbers: Sequence[int]) -> None:
+    """Remove attributes, and add one of whole numbers."""
+    kept = [each for each in node.attribute if each.name not in names]
+    del node.attribute[:]
+    node.attribute.extend(kept)
+    node.attribute.append(onnx_package().helper.make_attribute(name, list(numbers)))
+
+
+def _extracted(graph: Any, node: Any, texts: Any, names: set[str]) -> list[Any]:
+    """Return nodes that choose among stored texts: those of a row, as a table of one row."""
+    helper, label = onnx_package().helper, node.output[0]
+    rows = tuple(texts.dims) if len(texts.dims) > 1 else (1, *texts.dims)
+    table = _store(graph, names, f"{label}/texts", texts.string_data, rows)
+    every, places = _new(names, f"{label}/every"), _new(names, f"{label}/places")
+    graph.initializer.append(helper.make_tensor(every, onnx_package().TensorProto.INT64, [1], [-1]))
+    return [
+        helper.make_node("Reshape", [node.input[1], every], [places], f"{label}/flat"),
+        helper.make_node("Gather", [table, places], [label], f"{label}/text", axis=len(rows) - 1),
+    ]
+
+
+def _store(graph: Any, names: set[str], name: str, texts: Sequence[bytes], dims: Sequence[int]) -> str:
+    """Add an initialiser of texts; return its name."""
+    name = _new(names, name)
+    graph.initializer.add(name=name, data_type=STRING, dims=dims, string_data=texts)
+    return name
+
+
+def _new(names: set[str], name: str) -> str:
+    while name in names:
+        name += "'"
+    names.add(name)
+    return name
+
+
+def _copy(node: Any) -> Any:
+    # Nodes of a graph are gone when its list is emptied.
+    found = type(node)()
+    found.CopyFrom(node)
+    return found
