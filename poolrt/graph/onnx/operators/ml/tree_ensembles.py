@@ -15,7 +15,7 @@ from ...tensors import Operand, Tensors, array_dtype, dtype_of, shape_of
 from .decision_trees import DecisionTrees, find_nodes, node_keys, numbers_of, read_trees
 from .scores import best_label, both, class_labels, label_above, transform
 
-#: Elements of a table with a weight for each node and class.
+#: Elements of a table with a weight for each node and sum.
 _MOST_WEIGHTS: Final = 1 << 26
 
 
@@ -80,6 +80,8 @@ class _Leaves:
         self.table = source if len(source.shape) == 2 else m.reshape(source, (1, -1))
         self.call, self.count = call, count
         self.trees = read_trees(call, dtype, shape_of(self.table)[1])
+        if self.trees.nodes * max(count, 1) > _MOST_WEIGHTS:
+            raise call.unsupported(f"{self.trees.nodes} nodes for {count} sums")
         if self.trees.nan is not None and self.trees.low is None:
             self.table, self.trees = _without_nan(m, self.table, self.trees)
         self.ids: Array = np.asarray(call.integers(f"{kind}_ids", most=None), np.int64)
@@ -146,8 +148,6 @@ class _Leaves:
 
     def _table(self) -> Array:
         """Return the weights of each node for each class."""
-        if self.trees.nodes * self.count > _MOST_WEIGHTS:
-            raise self.call.unsupported(f"{self.trees.nodes} nodes for {self.count} classes")
         table: Array = np.zeros((self.trees.nodes, self.count), self.weights.dtype)
         np.add.at(table, (self.at, self.ids), self.weights)
         return table

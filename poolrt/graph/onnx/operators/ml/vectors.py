@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from typing import Final
 
@@ -42,10 +43,10 @@ def classify(call: NodeCall) -> tuple[Operand, ...]:
             f"support vectors of {counts.size} classes for {classes} labels; expect as many, 2 at least"
         )
     coefficients: Array = np.asarray(call.numbers("coefficients"), np.float32)
-    pairs = [(one, other) for one in range(classes) for other in range(one + 1, classes)]
     shifts: Array = np.asarray(call.numbers("rho"), np.float32)
-    if coefficients.size != (classes - 1) * count or shifts.size != len(pairs):
+    if coefficients.size != (classes - 1) * count or shifts.size != classes * (classes - 1) // 2:
         raise call.malformed(f"{coefficients.size} coefficients and {shifts.size} shifts for {classes} classes")
+    pairs = list(itertools.combinations(range(classes), 2))
     rows = coefficients.reshape(classes - 1, count)
     owner = np.repeat(np.arange(classes), counts)
     weights: Array = np.zeros((count, len(pairs)), np.float32)
