@@ -23,8 +23,9 @@ _LEQ, _LT, _GTE, _GT, _EQ, _NEQ, _LEAF = range(7)
 class DecisionTrees:
     """Nodes, a number each: a row goes on to ``true`` if ``low <= column[feature] <= high``, else to ``false``.
 
-    Both are the node itself for a leaf. ``low`` is None if no node has a lower limit; rows with NaN in the column go on to
-    ``true`` for nodes with ``nan``, which is None if there are none.
+    Both are the node itself for a leaf. A tree has a root, and as many levels of decisions as ``depths`` says. ``low`` is None
+    if no node has a lower limit; rows with NaN in the column go on to ``true`` for nodes with ``nan``, which is None if there
+    are none.
     """
 
     feature: Array
@@ -34,7 +35,7 @@ class DecisionTrees:
     false: Array
     nan: Array | None
     roots: Array
-    depth: int
+    depths: Array
 
     @property
     def nodes(self) -> int:
@@ -74,10 +75,10 @@ def read_trees(call: NodeCall, dtype: np.dtype[Any], columns: int) -> DecisionTr
     roots = np.flatnonzero(np.append(True, trees[1:] != trees[:-1]))
     if np.unique(trees[roots]).size != roots.size:
         raise call.malformed("nodes of one tree are apart")
-    depth = _depth(call, roots, true, false, is_leaf)
+    depths = _depths(call, roots, true, false, is_leaf)
     return DecisionTrees(
         feature.astype(np.int32), None if np.isneginf(low).all() else low, high, true.astype(np.int32),
-        false.astype(np.int32), nan if nan[~is_leaf].any() else None, roots.astype(np.int32), depth,
+        false.astype(np.int32), nan if nan[~is_leaf].any() else None, roots.astype(np.int32), depths,
     )  # fmt: skip
 
 
@@ -134,13 +135,17 @@ def _limits(modes: Array, values: Array) -> tuple[Array, Array, Array]:
     return low.astype(values.dtype), high.astype(values.dtype), is_turned
 
 
-def _depth(call: NodeCall, roots: Array, true: Array, false: Array, is_leaf: Array) -> int:
-    """Return the number of levels with a decision."""
-    level, depth = roots[~is_leaf[roots]], 0
-    while level.size:
+def _depths(call: NodeCall, roots: Array, true: Array, false: Array, is_leaf: Array) -> Array:
+    """Return the number of levels with a decision of each tree."""
+    found: Array = np.zeros(roots.size, np.int64)
+    level, owner, depth = roots, np.arange(roots.size), 0
+    while True:
+        inner = ~is_leaf[level]
+        level, owner = level[inner], owner[inner]
+        if not level.size:
+            return found
         depth += 1
         if depth > _MOST_LEVELS or level.size > is_leaf.size:
             raise call.unsupported(f"trees of more than {_MOST_LEVELS} levels")
-        level = np.concatenate((true[level], false[level]))
-        level = level[~is_leaf[level]]
-    return depth
+        found[owner] = depth
+        level, owner = np.concatenate((true[level], false[level])), np.concatenate((owner, owner))

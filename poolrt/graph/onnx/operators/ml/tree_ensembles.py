@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from typing import Final
 
@@ -15,6 +16,8 @@ from ...tensors import Operand, Tensors, array_dtype, dtype_of, shape_of
 from .decision_trees import DecisionTrees, find_nodes, node_keys, numbers_of, read_trees
 from .scores import best_label, both, class_labels, label_above, transform
 
+#: Trees of which that share has no decision left: those that have one are computed without them then.
+_FEW_TREES: Final = 16
 #: Elements of a table with a weight for each node and sum.
 _MOST_WEIGHTS: Final = 1 << 26
 
@@ -94,27 +97,30 @@ class _Leaves:
         if self.ids.size == 0 or self.ids.min() < 0 or self.ids.max() >= count:
             raise call.malformed(f"{kind}_ids: expect numbers 0 to {count - 1}")
         self.at = find_nodes(call, keys, found >> 32, found & 0xFFFFFFFF, np.ones(found.size, np.bool_))
-        self.reached = _descend(call, self.table, self.trees)
+        #: The trees by their depth, deepest first: the columns of ``reached``.
+        self.order = np.argsort(-self.trees.depths, kind="stable")
+        self.reached = _descend(m, self.table, self.trees, self.order)
 
     def sums(self, only: int | None = None) -> Operand:
         """Return the sum of the weights for each row and class, or for one class only."""
-        m, trees = self.call.math, self.trees
-        rows = shape_of(self.table)[0]
-        if only is not None or self.count == 1:
-            single: Array = np.zeros(trees.nodes, self.weights.dtype)
-            np.add.at(single, self.at, self.weights)
-            return m.reduce(m.take(single, self.reached, 0), "sum", (1,), True)
-        class_of = self._class_of_trees()
-        if class_of is None:
+        m, trees, rows = self.call.math, self.trees, shape_of(self.table)[0]
+        is_single = only is not None or self.count == 1
+        class_of = None if is_single else self._class_of_trees()
+        if not is_single and class_of is None:
             return m.reduce(m.take(self._table(), self.reached, 0), "sum", (1,), False)
-        single = np.zeros(trees.nodes, self.weights.dtype)
+        single: Array = np.zeros(trees.nodes, self.weights.dtype)
         np.add.at(single, self.at, self.weights)
         found = m.take(single, self.reached, 0)
-        rounds = class_of.size // self.count
-        if np.array_equal(class_of, np.tile(np.arange(self.count), rounds)):
-            return m.reduce(m.reshape(found, (rows, rounds, self.count)), "sum", (1,), False)
-        columns = [m.take(found, np.flatnonzero(class_of == each), 1) for each in range(self.count)]
-        return m.concat([m.reduce(each, "sum", (1,), True) for each in columns], 1)
+        if class_of is None:
+            return m.reduce(found, "sum", (1,), True)
+        numbers = np.bincount(class_of)
+        # Trees of a class one after the other
+        found = m.take(found, np.argsort(class_of, kind="stable"), 1)
+        if (numbers == numbers[0]).all():
+            return m.reduce(m.reshape(found, (rows, self.count, int(numbers[0]))), "sum", (2,), False)
+        ends = np.cumsum(numbers).tolist()
+        parts = [m.slice(found, [start], [end], [1], [1]) for start, end in itertools.pairwise([0, *ends])]
+        return m.concat([m.reduce(each, "sum", (1,), True) for each in parts], 1)
 
     def extremes(self, greatest: bool) -> Operand:
         """Return the greatest or least weight for each row and target."""
@@ -144,7 +150,8 @@ class _Leaves:
         found: Array = np.full(self.trees.roots.size, -1, np.int64)
         found[owner] = self.ids
         is_one = np.array_equal(found[owner], self.ids) and np.unique(self.at).size == self.at.size
-        return found if is_one and np.array_equal(np.unique(found), np.arange(self.count)) else None
+        is_one = is_one and np.array_equal(np.unique(found), np.arange(self.count))
+        return found[self.order] if is_one else None
 
     def _table(self) -> Array:
         """Return the weights of each node for each class."""
@@ -153,22 +160,30 @@ class _Leaves:
         return table
 
 
-def _descend(call: NodeCall, table: Operand, trees: DecisionTrees) -> Operand:
-    """Return the leaf of each tree that each row reaches: (rows, trees) of int32."""
-    m, rows = call.math, shape_of(table)[0]
-    roots = trees.roots[None]
-    if trees.depth == 0:
-        return m.expand(roots, (rows, trees.roots.size))
+def _descend(m: Tensors, table: Operand, trees: DecisionTrees, order: Array) -> Operand:
+    """Return the leaf of each tree, in an order from the deepest one on, that each row reaches: (rows, trees) of int32."""
+    rows, count = shape_of(table)[0], order.size
+    roots, depths = trees.roots[order][None], trees.depths[order]
+    if depths[0] == 0:
+        return m.expand(roots, (rows, count))
     if _decides_everywhere(rows, trees):
         onward = _decide(m, m.take(table, trees.feature, 1), trees, np.arange(trees.nodes)[None])
-        at = m.take(onward, trees.roots, 1)
-        for _ in range(trees.depth - 1):
+        at = m.take(onward, roots[0], 1)
+        for _ in range(depths[0] - 1):
             at = m.gather_elements(onward, at, 1)
         return at
-    at = _decide(m, m.take(table, trees.feature[trees.roots], 1), trees, roots)
-    for _ in range(trees.depth - 1):
-        at = _decide(m, m.gather_elements(table, m.take(trees.feature, at, 0), 1), trees, at)
-    return at
+    at, ends = m.expand(roots, (rows, count)), list[Operand]()
+    for level in range(depths[0]):
+        left = int((depths > level).sum())
+        # Trees whose rows are all at leaves stay behind, if they are more than a few.
+        if count - left >= max(1, count // _FEW_TREES):
+            ends.append(m.slice(at, [left], [count], [1], [1]))
+            at, count, roots = m.slice(at, [0], [left], [1], [1]), left, roots[:, :left]
+        if level == 0:
+            at = _decide(m, m.take(table, trees.feature[roots[0]], 1), trees, roots)
+        else:
+            at = _decide(m, m.gather_elements(table, m.take(trees.feature, at, 0), 1), trees, at)
+    return m.concat([at, *reversed(ends)], 1) if ends else at
 
 
 def _decide(m: Tensors, column: Operand, trees: DecisionTrees, at: Operand) -> Operand:
@@ -197,7 +212,8 @@ def _decides_everywhere(rows: int, trees: DecisionTrees) -> bool:
     A level has six steps more, of 0.35 us each, and reads five numbers of each tree, of 1 ns each, as a node does.
     """
     reached = rows * trees.roots.size
-    return 1.3 * rows * trees.nodes + trees.depth * (350 + reached) < trees.depth * (7 * 350 + 5 * reached)
+    levels = int(trees.depths.max())
+    return 1.3 * rows * trees.nodes + levels * (350 + reached) < levels * 7 * 350 + 5 * rows * int(trees.depths.sum())
 
 
 OPERATORS: Final[Mapping[str, Operator]] = {"TreeEnsembleClassifier": classify, "TreeEnsembleRegressor": regress}
