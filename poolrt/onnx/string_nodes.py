@@ -18,7 +18,7 @@ from poolrt.graph.onnx.unsupported import Unsupported
 from .courses import COURSES, Compute, Course
 from .errors import InvalidGraph, not_implemented
 from .parts import Body, Part
-from .string_operators import OPERATORS, attributes, label, make_operator
+from .string_operators import OPERATORS, attributes, is_learned, label, make_operator
 from .strings import DOMAINS, MOVES
 
 if TYPE_CHECKING:
@@ -90,8 +90,9 @@ def _step(part: Part, node: Any, opset: int, start: Start) -> Callable[[Arrays],
             raise InvalidGraph(f"{label(node)}: it reads {name!r}, which no node computes")
     if node.op_type in COURSES:
         return Course(part, node, start).run
-    _check_operands(node, part.body, opset)
-    if node.op_type not in OPERATORS:
+    if not is_learned(node):
+        _check_operands(node, part.body, opset)
+    if not is_learned(node) and node.op_type not in OPERATORS:
         return _Coded(part, node, opset, start).run
     compute = make_operator(node, opset)
 
@@ -195,6 +196,8 @@ def _check_operands(node: Any, body: Body, opset: int) -> None:
 def _refusal(node: Any, body: Body) -> str:
     """Return why sessions do not have a node of strings, empty if they do."""
     kind = node.op_type
+    if is_learned(node):
+        return ""
     if node.domain not in DOMAINS or kind not in (*OPERATORS, *_MOVED_OR_READ, *COURSES):
         return "strings are not supported"
     if not body.sequences.isdisjoint((*node.input, *node.output)):

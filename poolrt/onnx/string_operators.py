@@ -28,12 +28,17 @@ _MOST_DIGITS: Final = 40
 
 
 def make_operator(node: Any, opset: int) -> Compute:
-    """Return what computes the results of a node from its operands, which has one of `OPERATORS`.
+    """Return what computes the results of a node from its operands, which has one of `OPERATORS` or `LEARNED`.
 
     Raises InvalidGraph for attributes that are not valid, NotImplemented for what poolrt does not have.
     """
-    compute: Compute = OPERATORS[node.op_type](node, opset)
+    compute: Compute = (LEARNED if is_learned(node) else OPERATORS)[node.op_type](node, opset)
     return compute
+
+
+def is_learned(node: Any) -> bool:
+    """Return whether a node has one of `LEARNED`."""
+    return node.domain == "ai.onnx.ml" and node.op_type in LEARNED
 
 
 def label(node: Any) -> str:
@@ -205,6 +210,47 @@ def _match(node: Any, opset: int) -> Compute:
     return lambda operands: [_each(lambda text: matches(text) is not None, operands[:1], np.bool_)]
 
 
+def _encode_columns(node: Any, opset: int) -> Compute:
+    given = attributes(node)
+    places = {text: place for place, text in enumerate(given.get("cats_strings", []))}
+    if not places:
+        raise InvalidGraph(f"{label(node)}: attribute cats_strings is missing; its input is strings")
+    is_lenient = bool(given.get("zeros", 1))
+
+    def compute(operands: Sequence[Array]) -> list[Array]:
+        (texts,) = operands
+        found: Array = np.zeros((texts.size, len(places)), np.float32)
+        for row, text in zip(found, texts.reshape(-1).tolist(), strict=True):
+            if text in places:
+                row[places[text]] = 1
+            elif not is_lenient:
+                raise Fail(f"{label(node)}: {text!r:.80} is no category")
+        return [found.reshape((*texts.shape, len(places)))]
+
+    return compute
+
+
+def _encode_labels(node: Any, opset: int) -> Compute:
+    given = {each.name: each for each in node.attribute}
+    keys = attributes(node).get("keys_strings", [])
+    kind = next((each for each in ("int64", "float") if f"values_{each}s" in given), None)
+    if not keys or kind is None:
+        raise InvalidGraph(
+            f"{label(node)}: expect keys_strings and values_int64s or values_floats; its input is strings"
+        )
+    dtype = np.dtype(np.int64 if kind == "int64" else np.float32)
+    listed = given[f"values_{kind}s"]
+    values: Array = np.asarray(listed.ints if kind == "int64" else listed.floats, dtype)
+    if values.size != len(keys):
+        raise InvalidGraph(f"{label(node)}: {len(keys)} keys for {values.size} values")
+    usual = -1 if kind == "int64" else -0.0
+    if f"default_{kind}" in given:
+        usual = given["default_int64"].i if kind == "int64" else given["default_float"].f
+    # The first of equal keys counts.
+    table = dict(reversed(list(zip(keys, values.tolist(), strict=True))))
+    return lambda operands: [_each(lambda text: table.get(text, usual), operands[:1], dtype.type)]
+
+
 def _each(change: Callable[..., Any], arrays: Sequence[Array], dtype: type = object) -> Array:
     """Return the results of a function for each element of arrays of one shape."""
     found: Array = np.empty(arrays[0].shape, dtype)
@@ -221,4 +267,9 @@ OPERATORS: Final[Mapping[str, Callable[[Any, int], Compute]]] = {
     "StringConcat": _concat,
     "StringNormalizer": _normalize,
     "StringSplit": _split,
+}
+#: Operators of ``ai.onnx.ml`` that read strings and give numbers.
+LEARNED: Final[Mapping[str, Callable[[Any, int], Compute]]] = {
+    "LabelEncoder": _encode_labels,
+    "OneHotEncoder": _encode_columns,
 }

@@ -1,4 +1,4 @@
-"""Sessions return labels that are texts, as ONNX Runtime does."""
+"""Sessions return labels that are texts, and take categories that are, as ONNX Runtime does."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from poolrt import UnsupportedNode, load_onnx
 from poolrt.onnx import InferenceSession
+from poolrt.onnx.errors import Fail
 from tests.poolrt.graph.onnx.learned import Forest, table
 
 Array = NDArray[Any]
@@ -79,3 +80,43 @@ def test_numbers_are_replaced_by_texts_and_texts_are_chosen_by_numbers() -> None
     choose = helper.make_node("ArrayFeatureExtractor", ["texts", "best"], ["y"], "choose", domain="ai.onnx.ml")
     texts = numpy_helper.from_array(np.array([*TEXTS, *TEXTS], object), "texts")
     assert_like_onnx_runtime(model([best, choose], ["y"], texts))
+
+
+def test_categories_that_are_texts_become_columns_and_numbers() -> None:
+    kind = helper.make_tensor_value_info("kind", TensorProto.STRING, ["rows", 1])
+    age = helper.make_tensor_value_info("age", TensorProto.FLOAT, ["rows", 1])
+
+    def node(operator: str, reads: Sequence[str], result: str, **attributes: Any) -> onnx.NodeProto:
+        return helper.make_node(operator, list(reads), [result], result, domain="ai.onnx.ml", **attributes)
+
+    nodes = [
+        node("OneHotEncoder", ["kind"], "wide", cats_strings=TEXTS, zeros=1),
+        helper.make_node("Reshape", ["wide", "flat"], ["columns"]),
+        node("LabelEncoder", ["kind"], "place", keys_strings=TEXTS, values_floats=[0.5, 2.0, -1.0], default_float=9.0),
+        node("LabelEncoder", ["kind"], "number", keys_strings=TEXTS[:2], values_int64s=[7, 8]),
+        helper.make_node("Cast", ["number"], ["real"], to=TensorProto.FLOAT),
+        helper.make_node("Concat", ["columns", "place", "real", "age"], ["table"], axis=1),
+        node("Scaler", ["table"], "y", offset=[0.5], scale=[2.0]),
+    ]
+    result = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    flat = numpy_helper.from_array(np.asarray([-1, 3], np.int64), "flat")
+    graph = helper.make_graph(nodes, "mixed", [kind, age], [result], [flat])
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", 3)]
+    text = helper.make_model(graph, opset_imports=opsets, ir_version=8).SerializeToString()
+    session, theirs = InferenceSession(text), onnxruntime.InferenceSession(text, providers=["CPUExecutionProvider"])
+    for texts in ([*TEXTS, "other", ""], TEXTS[1:2]):
+        given = np.array(texts, object)[:, None]
+        feeds = {"kind": given, "age": np.arange(len(texts), dtype=np.float32)[:, None]}
+        assert np.array_equal(session.run(None, feeds)[0], theirs.run(None, feeds)[0])
+
+
+def test_a_text_that_is_no_category_fails_where_the_model_says_so() -> None:
+    kind = helper.make_tensor_value_info("kind", TensorProto.STRING, ["rows"])
+    result = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    node = helper.make_node("OneHotEncoder", ["kind"], ["y"], domain="ai.onnx.ml", cats_strings=TEXTS, zeros=0)
+    graph = helper.make_graph([node], "strict", [kind], [result])
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", 3)]
+    session = InferenceSession(helper.make_model(graph, opset_imports=opsets, ir_version=8).SerializeToString())
+    assert session.run(None, {"kind": np.array(TEXTS[:1], object)})[0].tolist() == [[1.0, 0.0, 0.0]]
+    with pytest.raises(Fail, match="'other' is no category"):
+        session.run(None, {"kind": np.array(["other"], object)})
