@@ -42,6 +42,23 @@ class GuardedBuffer:
         assert (self._behind == 0xFF).all(), "a kernel wrote behind the end of its destination"
 
 
+class RegionWrites:
+    """Notes what the tasks of one region change. They may run side by side, so no two may write to the same byte."""
+
+    def __init__(self, written: Mapping[str, Array]) -> None:
+        self._written = {
+            name: (content, content.copy(), np.zeros(content.size, bool)) for name, content in written.items()
+        }
+
+    def end_task(self) -> None:
+        """Note what a task has changed. Raises AssertionError if another one has changed it too."""
+        for name, (content, before, taken) in self._written.items():
+            changed = content != before
+            assert not (changed & taken).any(), f"{name}: two tasks of one region write to the same bytes"
+            taken |= changed
+            before[:] = content
+
+
 class NativeRunner:
     """Creates primitives with one creator and runs them on one engine; compiles each kernel once a level."""
 
@@ -75,10 +92,13 @@ class NativeRunner:
         bound = BoundPrimitive(primitive, addresses, scratchpad.address, Jobs(parts))
         result = (ctypes.c_int64 * 8)()
         start = ctypes.addressof(result)
+        written = pd.op.outputs()
+        contents = {f"argument {arg}": buffers[arg].content for arg in written}
         for block in bound.blocks:
+            region = RegionWrites({**contents, "scratchpad": scratchpad.content} if len(block.addresses) > 1 else {})
             for address in reversed(block.addresses):
                 assert block.kernel.function(start, start + 32, address) == 0
-        written = pd.op.outputs()
+                region.end_task()
         for arg, buffer in buffers.items():
             buffer.assert_nothing_behind_was_written()
             md = memories[arg]
