@@ -23,6 +23,8 @@ from .rewriter import Rewriter, only_reader
 _PRODUCTS: Final = ("convolution", "matmul", "inner_product")
 _BYTES: Final = ("u8", "s8")
 _BOUNDS: Final = ("clip", "clip_v2")
+#: Outputs of a group at least that integers have a kernel for; of 4 if all outputs are whole blocks of 16.
+_LEAST_OUTPUTS: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +164,9 @@ class _Finder:
         if node.kind != "convolution":
             return all(size == 1 for size in dims[:-2])
         groups = int(node.number("groups"))
-        return len(dims) in (3, 4) and (groups == 1 or dims[0] // groups % 16 == 0 or self._is_depthwise(node))
+        outputs = dims[0] // groups
+        fills_blocks = outputs >= _LEAST_OUTPUTS or (outputs == 4 and dims[0] % 16 == 0)
+        return len(dims) in (3, 4) and (groups == 1 or fills_blocks or self._is_depthwise(node))
 
     def _is_depthwise(self, node: Node) -> bool:
         if node.kind != "convolution":

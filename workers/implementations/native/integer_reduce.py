@@ -40,13 +40,33 @@ class Positions:
 
 @dataclass(frozen=True, slots=True)
 class Outputs:
-    """Images, groups and the outputs of each; dst has all outputs of a position side by side."""
+    """Images, groups and the outputs of each; dst has all outputs of a position side by side.
+
+    Groups may be several of the convolution's, ``parts``, whose sources are ``apart`` bytes from each other.
+    """
 
     images: int
     groups: int
     channels: int
     dst: MemoryDesc
     bias: MemoryDesc | None
+    parts: int = 1
+    apart: int = 0
+
+    @property
+    def straddles(self) -> bool:
+        """Whether blocks of 16 outputs have those of several groups."""
+        return self.groups > 1 and self.channels % 16 != 0
+
+    @property
+    def blocks(self) -> int:
+        """Blocks of 16 outputs of a group, at most."""
+        starts = {group * self.channels % 16 for group in range(min(self.groups, 16))}
+        return -(-(max(starts) + self.channels) // 16)
+
+    def as_one_group(self) -> Outputs:
+        """Return the same outputs as those of a single group."""
+        return replace(self, groups=1, channels=self.groups * self.channels)
 
 
 def reduce_integers(
@@ -54,8 +74,7 @@ def reduce_integers(
     positions: Positions, outputs: Outputs, epilogue: Epilogue, exact: bool, kind: str = "s8",
 ) -> None:  # fmt: skip
     """Add the launches of a product; ``shift`` is what was added to src when it was copied, ``kind`` the type of weights."""
-    channels, groups = outputs.channels, outputs.groups
-    blocks = -(-channels // 16)
+    channels, groups, blocks, straddles = outputs.channels, outputs.groups, outputs.blocks, outputs.straddles
     count = sum(number for _, number in positions.steps)
     weight_block = count * 16 * GROUP[how]
     src_point, dst_scale, dst_point = epilogue.point(Arg.SRC), *scaled_place(epilogue, exact)
@@ -66,7 +85,8 @@ def reduce_integers(
         tiles = replace(tiles, blocks=output_blocks(isa, sum(tiles.kinds[0]) + 1, blocks))
     else:
         tiles = tiling(isa, positions.rows, positions.columns, blocks)
-    terms = add_terms(build, how, weights, shift, count, outputs, epilogue, exact, kind, counts)
+    whole = outputs.as_one_group() if straddles else outputs
+    terms = add_terms(build, how, weights, shift, count, whole, epilogue, exact, kind, counts)
     passes = -(-blocks // tiles.blocks)
     items = outputs.images * groups
     cut = strips(len(tiles.places), positions.image, blocks * weight_block, passes, items)
@@ -93,7 +113,8 @@ def reduce_integers(
     )  # fmt: skip
     kernel = KernelSpec.of(
         "integer_conv", how=how, tiles=tiles.kinds, blocks=tiles.blocks, dtype=outputs.dst.dtype, residual=other,
-        exact=exact, part=channels % 16 != 0, kind=kind, counts=counts,
+        exact=exact, part=channels % 16 != 0, kind=kind, counts=counts, straddles=straddles, parts=outputs.parts,
+        apart=outputs.apart,
     )  # fmt: skip
     build.launch(kernel, args, outputs.images * groups * (len(cut) - 1) * passes)
 

@@ -62,17 +62,17 @@ def make(isa: str, dtype: str, residual: str, exact: bool, part: bool) -> tuple[
                     at, factor = src + row * src_row, weights + block * block_bytes
                     if large:
                         bytes_large(1, steps, at, 0, src_row, factor, 0, 0, to, dst_row, terms + number, factors + number,
-                                    offsets + number, count, beside, other_row, factor32, low32, high32, plus, 0)  # fmt: skip
+                                    offsets + number, count, beside, other_row, factor32, low32, high32, plus, 0, 0)  # fmt: skip
                     else:
                         bytes_less(1, steps, at, 0, src_row, factor, 0, 0, to, dst_row, terms + number, factors + number,
-                                   offsets + number, count, beside, other_row, factor32, low32, high32, plus, 0)  # fmt: skip
+                                   offsets + number, count, beside, other_row, factor32, low32, high32, plus, 0, 0)  # fmt: skip
                 else:
                     at, factor = wide + row * wide_row, pairs + block * block_bytes
                     if large:
                         pairs_large(1, steps + 16, at, 0, wide_row, factor, 0, 0, to, dst_row, terms + number, factors + number,
-                                    offsets + number, count, beside, other_row, factor32, low32, high32, plus, 0)  # fmt: skip
+                                    offsets + number, count, beside, other_row, factor32, low32, high32, plus, 0, 0)  # fmt: skip
                     else:
                         pairs_less(1, steps + 16, at, 0, wide_row, factor, 0, 0, to, dst_row, terms + number, factors + number,
-                                   offsets + number, count, beside, other_row, factor32, low32, high32, plus, 0)  # fmt: skip
+                                   offsets + number, count, beside, other_row, factor32, low32, high32, plus, 0, 0)  # fmt: skip
 
     return product, types.void(*[types.int64] * 24, *[types.float64] * 3)

@@ -35,7 +35,7 @@ def make(isa: str, how: str, signed: bool) -> tuple[Callable[..., None], Any]:
     flips = how == "vnni" and signed
     subtracts = how == "pairs"
     move64, move16, move4, move1 = (_make_move(lanes, how, signed) for lanes in (64, 16, 4, 1))
-    interleave = _make_interleave(how, signed)
+    interleave4, interleave3 = (_make_interleave(how, signed, count) for count in (4, 3))
     put64, put1 = (_make_put(lanes, wide) for lanes in (64, 1))
 
     def move(to: int, at: int, count: int, less: int) -> None:
@@ -96,9 +96,17 @@ def make(isa: str, how: str, signed: bool) -> tuple[Callable[..., None], Any]:
                     at += column_step * column_stride
             else:
                 start = first
-                if groups == 1 and column_stride == 1 and column_step == 1 and padded == 4:
+                if (
+                    groups == 1
+                    and column_stride == 1
+                    and column_step == 1
+                    and (padded == 4 or (padded == 3 and inputs == 3))
+                ):
                     while start + 16 <= last:
-                        interleave(to + start * pixel, at, channel_stride, inputs, less)
+                        if padded == 4:
+                            interleave4(to + start * pixel, at, channel_stride, inputs, less)
+                        else:
+                            interleave3(to + start * pixel, at, channel_stride, inputs, less)
                         start += 16
                         at += 16
                 for q in range(start, last):
@@ -151,8 +159,8 @@ def _same(b: Builder, number: Value, kind: ir.Type) -> Value:
     return b.shuffle_vector(one, none, ir.Constant(ir.VectorType(ir.IntType(32), kind.count), [0] * kind.count))
 
 
-def _make_interleave(how: str, signed: bool) -> Any:
-    """Return the intrinsic that writes 16 pixels of up to 4 channels, each from a plane of its own.
+def _make_interleave(how: str, signed: bool, channels: int) -> Any:
+    """Return the intrinsic that writes 16 pixels of 3 ``channels``, or of up to 4, each from a plane of its own.
 
     Arguments: address of the pixels, of the first plane, the distance of planes, their number, what numbers are less. Other
     channels are those of the last plane, whose weights are 0.
@@ -164,18 +172,32 @@ def _make_interleave(how: str, signed: bool) -> Any:
         def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
             to, at, plane, count, less = a
             rows = []
-            for n in range(4):
+            for n in range(channels):
                 number = ir.IntType(64)(n)
                 last = b.sub(count, ir.IntType(64)(1))
                 chosen = b.select(b.icmp_signed("<", number, count), number, last)
                 rows.append(b.load(pointer(b, b.add(at, b.mul(plane, chosen)), kind), align=1))
-            value = _converted(b, interleave_rows(b, rows), how, signed, less)
+            value = _converted(
+                b, interleave_rows(b, rows) if channels == 4 else _interleaved(b, rows), how, signed, less
+            )
             b.store(value, pointer(b, to, value.type), align=1)
             return context.get_dummy_value()
 
         return types.void(*[types.int64] * 5), emit
 
     return interleave
+
+
+def _interleaved(b: Builder, rows: list[Value]) -> Value:
+    """Return three rows of 16 bytes with the bytes of one place side by side."""
+    first, second, third = rows
+    index = ir.IntType(32)
+    both, last = (
+        b.shuffle_vector(low, high, ir.Constant(ir.VectorType(index, 32), list(range(32))))
+        for low, high in ((first, second), (third, third))
+    )
+    order = [16 * row + place for place in range(16) for row in range(3)]
+    return b.shuffle_vector(both, last, ir.Constant(ir.VectorType(index, 48), order))
 
 
 def _make_put(lanes: int, size: int) -> Any:

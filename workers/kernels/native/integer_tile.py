@@ -18,6 +18,7 @@ from .compiler.language import intrinsic
 from .integer_dot import GROUP, ONES, multiply_groups
 from .vec import (
     F32,
+    I1,
     I8,
     I16,
     I32,
@@ -54,7 +55,9 @@ class IntegerTile:
     ``how`` and ``bits`` say how groups are multiplied, ``runs`` are lengths of runs of neighbouring positions. ``dtype``
     and ``residual`` are the data types of dst and of what is added ("": nothing). ``exact`` sums are stored as they are;
     others are scaled. ``part`` if the lanes behind the last output must not be stored. ``kind`` is the data type of
-    weights. With ``counts``, the tile adds up the weights of each output, and sums get a multiple of that.
+    weights. With ``counts``, the tile adds up the weights of each output, and sums get a multiple of that. With
+    ``straddles``, the first outputs of a tile may be others', too, and are not stored. The outputs of a block belong to
+    ``parts`` groups, whose sources are ``apart`` bytes from each other.
     """
 
     how: str
@@ -67,6 +70,9 @@ class IntegerTile:
     part: bool
     kind: str
     counts: bool = False
+    straddles: bool = False
+    parts: int = 1
+    apart: int = 0
 
 
 class TileArguments(NamedTuple):
@@ -93,6 +99,7 @@ class TileArguments(NamedTuple):
     upper: Value
     point: Value  #: added to results of bytes after they are rounded
     minus: Value  #: what is subtracted for each weight of an output, if the tile adds these up
+    first: Value | None = None  #: outputs that are not stored, from the first of the tile, if it straddles groups
 
 
 def make_integer_tile(shape: IntegerTile) -> Any:
@@ -102,16 +109,14 @@ def make_integer_tile(shape: IntegerTile) -> Any:
     def tile(
         _: Any, T: Any, steps: Any, src: Any, run: Any, step: Any, weights: Any, weight_block: Any, ahead: Any,
         dst: Any, dst_step: Any, terms: Any, factor: Any, offset: Any, count: Any, residual: Any, residual_step: Any,
-        weight: Any, lower: Any, upper: Any, point: Any, minus: Any,
+        weight: Any, lower: Any, upper: Any, point: Any, minus: Any, first: Any,
     ) -> Any:  # fmt: skip
         def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
             arguments = TileArguments(*a)
             emit_stores(b, shape, arguments, _emit_sums(b, shape, arguments))
             return context.get_dummy_value()
 
-        return types.void(
-            *[types.int64] * 16, types.float32, types.float32, types.float32, types.int64, types.int64
-        ), emit
+        return types.void(*[types.int64] * 16, types.float32, types.float32, types.float32, *[types.int64] * 3), emit
 
     return tile
 
@@ -148,7 +153,7 @@ def _emit_sums(b: Builder, shape: IntegerTile, a: TileArguments) -> list[Value]:
         base = pointer(b, b.add(source, b.mul(a.run, I64(index))) if index else source, I8)
         for position in range(length):
             at = b.gep(base, [b.mul(a.step, I64(position))])
-            word = splat(b, b.load(b.bitcast(at, I32.as_pointer()), align=1))
+            word = _word(b, shape, at)
             new += [multiply_groups(b, shape.how, shape.bits, sums[len(new) + j], word, factors[j]) for j in blocks]
     if shape.counts:
         ones = ir.Constant(VI, [ONES[shape.how]] * LANES)
@@ -171,6 +176,21 @@ def _emit_sums(b: Builder, shape: IntegerTile, a: TileArguments) -> list[Value]:
     return new
 
 
+def _word(b: Builder, shape: IntegerTile, at: Value) -> Value:
+    """Return a group of numbers of a position in each lane: that of the output's own group."""
+    if shape.parts > 1 and shape.apart == I32.width // 8:
+        kind = ir.VectorType(I32, shape.parts)
+        words = b.load(b.bitcast(at, kind.as_pointer()), align=1)
+        order = [lane * shape.parts // LANES for lane in range(LANES)]
+        return b.shuffle_vector(words, words, ir.Constant(VI, order))
+    word = splat(b, b.load(b.bitcast(at, I32.as_pointer()), align=1))
+    for part in range(1, shape.parts):
+        other = b.gep(at, [I64(part * shape.apart)])
+        mask = ir.Constant(ir.VectorType(I1, LANES), [lane * shape.parts // LANES >= part for lane in range(LANES)])
+        word = b.select(mask, splat(b, b.load(b.bitcast(other, I32.as_pointer()), align=1)), word)
+    return word
+
+
 def _weights(b: Builder, shape: IntegerTile, address: Value) -> Value:
     """Load one group of 16 outputs: bytes as they are, or widened to 16 bits."""
     if GROUP[shape.how] == 4:
@@ -183,7 +203,7 @@ def emit_stores(b: Builder, shape: IntegerTile, a: TileArguments, sums: list[Val
     """Store sums, position by position, as the shape says: scaled, with what is added, bounded and rounded."""
 
     def stores(part: bool) -> None:
-        masks = [lanes_below(b, b.sub(a.count, I64(LANES * j))) if part else None for j in range(shape.blocks)]
+        masks = [_mask(b, shape, a, j) if part else None for j in range(shape.blocks)]
         factors, offsets = (
             [b.load(pointer(b, b.add(at, I64(WIDTH * j)), VF), align=4) for j in range(shape.blocks)]
             for at in (a.factor, a.offset)
@@ -210,11 +230,22 @@ def emit_stores(b: Builder, shape: IntegerTile, a: TileArguments, sums: list[Val
     if not shape.part:
         stores(False)
         return
-    with b.if_else(b.icmp_signed("<", a.count, I64(LANES * shape.blocks))) as (partly, whole):
+    is_part = b.icmp_signed("<", a.count, I64(LANES * shape.blocks))
+    if shape.straddles:
+        is_part = b.or_(is_part, b.icmp_signed(">", a.first, I64(0)))
+    with b.if_else(is_part) as (partly, whole):
         with partly:
             stores(True)
         with whole:
             stores(False)
+
+
+def _mask(b: Builder, shape: IntegerTile, a: TileArguments, j: int) -> Value:
+    """Return the lanes of block ``j`` that are stored."""
+    mask = lanes_below(b, b.sub(a.count, I64(LANES * j)))
+    if shape.straddles:
+        mask = b.and_(mask, b.not_(lanes_below(b, b.sub(a.first, I64(LANES * j)))))
+    return mask
 
 
 def narrowed(b: Builder, value: Value, dtype: str, point: Value | None = None) -> Value:

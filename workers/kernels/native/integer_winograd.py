@@ -1,13 +1,12 @@
-"""3 x 3 convolution of 8-bit integers by Winograd's products in 16 bits: 16 multiplications for 2 x 2 outputs instead of 36.
+"""3 x 3 convolution of 8-bit integers by Winograd's products in 16 bits: 25 multiplications for 3 x 3 outputs instead of 81.
 
-Everything is a whole number: weights are multiplied by twice Winograd's matrix on both sides, so sums are four times those of the
-convolution, exactly. Factors of weights are computed here, for 16 outputs at once, and read by all windows of a strip.
+Everything is a whole number, see `winograd_scheme`: sums are a multiple of those of the convolution, exactly. Factors of weights
+are computed here, for 16 outputs at once, and read by all windows of a strip.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any, Final
 
 import llvmlite.ir as ir
@@ -19,7 +18,9 @@ from .integer_dot import multiply_groups, register_bits
 from .integer_tile import SIZES, IntegerTile, TileArguments, emit_stores
 from .limits import WINOGRAD_PAIRS, WINOGRAD_WINDOWS
 from .stack_room import stack_room
-from .vec import I8, I16, I32, I64, LANES, VI, WIDTH, Builder, Value, call, pointer, splat
+from .vec import I8, I16, I32, I64, LANES, VI, WIDTH, Builder, Value, call, iload, pointer, splat
+from .winograd_input import combined
+from .winograd_scheme import FACTORS, SCHEMES, Scheme, Windows
 
 #: Windows of a tile at most: their sums, a vector of factors and a broadcast pair fill 16 registers of 256 bits.
 _MOST: Final = 6
@@ -27,27 +28,38 @@ _MOST: Final = 6
 _ASKED: Final = 32
 
 
-def make(isa: str, dtype: str, residual: str, exact: bool, part: bool) -> tuple[Callable[..., None], Any]:
-    """Return the kernel; the parameters are those of `integer_conv`.
+def make(isa: str, stride: int, dtype: str, residual: str, exact: bool, part: bool) -> tuple[Callable[..., None], Any]:
+    """Return the kernel for the scheme of a stride; the other parameters are those of `integer_conv`.
 
-    Arguments, sizes in bytes unless said otherwise: addresses of the factors that `winograd_input` makes, of weights (blocks, 9,
-    pairs of inputs, 16 outputs, 2), dst, residual, terms (s32), factors and offsets (f32, one an output, filled up to whole
-    blocks), and of scale (f32) and zero point (s32) of dst (0: none); strips and windows of an image, columns of windows; height
-    and width of dst; outputs, pairs of inputs; the size of a window's factors; and as floats the residual's factor and the bounds
-    of the result before scale and zero point of dst.
+    Arguments, sizes in bytes unless said otherwise: addresses of the factors that `winograd_input` makes, of its table of strips,
+    of weights (blocks, 9, pairs of inputs, 16 outputs, 2), dst, residual, terms (s32), factors and offsets (f32, one an output,
+    filled up to whole blocks), and of scale (f32) and zero point (s32) of dst (0: none); strips and windows of an image; large
+    windows in a column and in a row of the image; height and width of dst; outputs, pairs of inputs; the size of a window's
+    factors; and as floats the residual's factor and the bounds of the result before scale and zero point of dst.
     One item of work is a strip of windows of one image for 16 outputs.
     """
-    bits = register_bits(isa)
+    bits, scheme = register_bits(isa), SCHEMES[stride]
     six, five, four, three, two, one = (_make_products(bits, count) for count in range(_MOST, 0, -1))
-    spreads = [_make_spread(row) for row in range(4)]
-    spread0, spread1, spread2, spread3 = spreads
-    store = _make_outputs(IntegerTile("pairs", bits, (2,), 1, dtype, residual, exact, part, "s8"))
-    weight_room, sum_room = stack_room(4 * WINOGRAD_PAIRS * WIDTH), stack_room(16 * WINOGRAD_WINDOWS * WIDTH)
+    different, lacking = len(scheme.taps), scheme.lacking
+    spread0, spread1, spread2, spread3, spread4 = (
+        _make_spread(scheme.taps, min(row, different - 1)) for row in range(FACTORS)
+    )
+    shape = IntegerTile("pairs", bits, (3,), 1, dtype, residual, exact, part, "s8")
+    both, tall, wide, neither = (
+        _make_outputs(shape, scheme, rows, columns)
+        for rows in (scheme.large, scheme.small)
+        for columns in (scheme.large, scheme.small)
+    )
+    large, small = len(scheme.large.results), len(scheme.small.results)
+    weight_room, sum_room = (
+        stack_room(FACTORS * WINOGRAD_PAIRS * WIDTH),
+        stack_room(FACTORS**2 * WINOGRAD_WINDOWS * WIDTH),
+    )
     size, other_size = SIZES[dtype], SIZES.get(residual, 0)
     bounds = make_bounds(dtype)
 
     def spread(row: int, at: int, to: int, pairs: int) -> None:
-        """Compute the factors of weights of a row: four planes of pairs."""
+        """Compute the factors of weights of a row: a plane of pairs for each different one."""
         for pair in range(pairs):
             source, target = at + pair * 32, to + pair * 64
             if row == 0:
@@ -56,11 +68,15 @@ def make(isa: str, dtype: str, residual: str, exact: bool, part: bool) -> tuple[
                 spread1(source, pairs * 32, target, pairs * 64)
             elif row == 2:
                 spread2(source, pairs * 32, target, pairs * 64)
-            else:
+            elif row == 3:
                 spread3(source, pairs * 32, target, pairs * 64)
+            else:
+                spread4(source, pairs * 32, target, pairs * 64)
 
     def multiply(count: int, source: int, step: int, weights: int, to: int, pairs: int) -> None:
         """Sum the products of ``count`` windows."""
+        if count == 0:
+            return
         tiles = (count + 5) // 6
         base, extra = count // tiles, count % tiles
         for number in range(tiles):
@@ -81,9 +97,9 @@ def make(isa: str, dtype: str, residual: str, exact: bool, part: bool) -> tuple[
             to += windows * 64
 
     def winograd(
-        begin: int, end: int, values: int, weights: int, dst: int, other: int, terms: int, factors: int, offsets: int,
-        scale: int, zero_point: int, strips: int, windows: int, columns: int, height: int, width: int, channels: int,
-        pairs: int, step: int, weight: float, low: float, high: float,
+        begin: int, end: int, values: int, table: int, weights: int, dst: int, other: int, terms: int, factors: int,
+        offsets: int, scale: int, zero_point: int, strips: int, windows: int, large_rows: int, large_columns: int,
+        height: int, width: int, channels: int, pairs: int, step: int, weight: float, low: float, high: float,
     ) -> None:  # fmt: skip
         factor32, low32, high32, plus = bounds(scale, zero_point, weight, low, high)
         blocks = (channels + 15) // 16
@@ -92,31 +108,58 @@ def make(isa: str, dtype: str, residual: str, exact: bool, part: bool) -> tuple[
             block = item % blocks
             strip = item // blocks % strips
             image = item // (blocks * strips)
-            first, last = windows * strip // strips, windows * (strip + 1) // strips
-            count = last - first
-            source = values + (image * 16 * windows + first) * step
-            for row in range(4):
-                spread(row, weights + block * pairs * 288, spread_weights, pairs)
-                for column in range(4):
-                    number = 4 * row + column
-                    multiply(count, source + number * windows * step, step, spread_weights + column * pairs * 64,
-                             sums + number * count * 64, pairs)  # fmt: skip
+            entry = table + strip * 56
+            first_row, rows, tall_rows = iload(entry), iload(entry + 8), iload(entry + 16)
+            first_column, columns, wide_columns = iload(entry + 24), iload(entry + 32), iload(entry + 40)
+            count = rows * columns
+            source = values + (image * windows + iload(entry + 48)) * 25 * step
+            for i in range(5):
+                if i < different:
+                    spread(i, weights + block * pairs * 288, spread_weights, pairs)
+                seen_rows = tall_rows if lacking >> i & 1 else rows
+                for j in range(5):
+                    seen = seen_rows * (wide_columns if lacking >> j & 1 else columns)
+                    number = 5 * i + j
+                    multiply(seen, source + number * count * step, step,
+                             spread_weights + min(j, different - 1) * pairs * 64, sums + number * count * 64, pairs)  # fmt: skip
             own = block * 64
-            for number in range(count):
-                h, w = (first + number) // columns * 2, (first + number) % columns * 2
-                place = ((image * height + h) * width + w) * channels + block * 16
-                store(sums + number * 64, count * 64, height - h, width - w, dst + place * size, channels * size,
-                      width * channels * size, terms + own, factors + own, offsets + own, channels - block * 16,
-                      other + place * other_size, channels * other_size, width * channels * other_size, factor32,
-                      low32, high32, plus)  # fmt: skip
+            for row in range(rows):
+                place = first_row + row
+                h = min(place, large_rows) * large + max(0, place - large_rows) * small
+                for column in range(columns):
+                    place = first_column + column
+                    w = min(place, large_columns) * large + max(0, place - large_columns) * small
+                    place = ((image * height + h) * width + w) * channels + block * 16
+                    at, wide_at = sums + (row * columns + column) * 64, sums + (row * wide_columns + column) * 64
+                    if row < tall_rows:
+                        if column < wide_columns:
+                            both(at, wide_at, count * 64, dst + place * size, channels * size, width * channels * size,
+                                 terms + own, factors + own, offsets + own, channels - block * 16,
+                                 other + place * other_size, channels * other_size, width * channels * other_size,
+                                 factor32, low32, high32, plus)  # fmt: skip
+                        else:
+                            tall(at, wide_at, count * 64, dst + place * size, channels * size, width * channels * size,
+                                 terms + own, factors + own, offsets + own, channels - block * 16,
+                                 other + place * other_size, channels * other_size, width * channels * other_size,
+                                 factor32, low32, high32, plus)  # fmt: skip
+                    elif column < wide_columns:
+                        wide(at, wide_at, count * 64, dst + place * size, channels * size, width * channels * size,
+                             terms + own, factors + own, offsets + own, channels - block * 16,
+                             other + place * other_size, channels * other_size, width * channels * other_size,
+                             factor32, low32, high32, plus)  # fmt: skip
+                    else:
+                        neither(at, wide_at, count * 64, dst + place * size, channels * size, width * channels * size,
+                                terms + own, factors + own, offsets + own, channels - block * 16,
+                                other + place * other_size, channels * other_size, width * channels * other_size,
+                                factor32, low32, high32, plus)  # fmt: skip
 
-    return winograd, types.void(*[types.int64] * 19, *[types.float64] * 3)
+    return winograd, types.void(*[types.int64] * 21, *[types.float64] * 3)
 
 
-def _make_spread(row: int) -> Any:
+def _make_spread(taps: tuple[tuple[int, int, int], ...], row: int) -> Any:
     """Return the intrinsic that computes a row of factors of weights, for two inputs of 16 outputs.
 
-    Arguments: address of the first of nine taps, their distance; address of the first of four factors, their distance.
+    Arguments: address of the first of nine taps, their distance; address of the first factor, their distance.
     """
     narrow, wide = ir.VectorType(I8, 2 * LANES), ir.VectorType(I16, 2 * LANES)
 
@@ -129,24 +172,17 @@ def _make_spread(row: int) -> Any:
                 where = b.add(at, b.mul(tap, I64(3 * h + w)))
                 return b.sext(b.load(pointer(b, where, narrow), align=4), wide)
 
-            down = [_combined(b, row, partial(read, w=w)) for w in range(3)]
-            for number in range(4):
-                value = _combined(b, number, down.__getitem__)
+            down = [
+                combined(b, taps[row], [read(h, w) if of else None for h, of in enumerate(taps[row])]) for w in range(3)
+            ]
+            for number, across in enumerate(taps):
+                value = combined(b, across, down)
                 b.store(value, pointer(b, b.add(to, b.mul(plane, I64(number))), wide), align=64)
             return context.get_dummy_value()
 
         return types.void(*[types.int64] * 4), emit
 
     return spread
-
-
-def _combined(b: Builder, number: int, value: Callable[[int], Value]) -> Value:
-    """Return one of the four combinations of three values: twice Winograd's."""
-    if number in (0, 3):
-        end = value(0 if number == 0 else 2)
-        return b.add(end, end)
-    ends = b.add(value(0), value(2))
-    return b.add(ends, value(1)) if number == 1 else b.sub(ends, value(1))
 
 
 def _make_products(bits: int, windows: int) -> Any:
@@ -193,52 +229,47 @@ def _make_products(bits: int, windows: int) -> Any:
     return products
 
 
-def _make_outputs(shape: IntegerTile) -> Any:
+def _make_outputs(shape: IntegerTile, scheme: Scheme, rows: Windows, columns: Windows) -> Any:
     """Return the intrinsic that stores the outputs of a window.
 
-    Arguments: address of its first of 16 sums, their distance; rows and columns of dst from the window's first one; then
-    addresses, distances and numbers as in `TileArguments`, those of the row below beside those of the next position.
+    Arguments: addresses of its first sum, among those of all windows of a strip and among those of the large ones in a row, and
+    the distance of sums; then addresses, distances and numbers as in `TileArguments`, those of the row below beside those of the
+    next position.
     """
+    lacking = scheme.lacking
 
     @intrinsic
     def outputs(
-        _: Any, at: Any, plane: Any, height: Any, width: Any, dst: Any, dst_step: Any, dst_row: Any, terms: Any, factor: Any,
-        offset: Any, count: Any, residual: Any, residual_step: Any, residual_row: Any, weight: Any, lower: Any, upper: Any,
-        point: Any,
+        _: Any, at: Any, wide: Any, plane: Any, dst: Any, dst_step: Any, dst_row: Any, terms: Any, factor: Any, offset: Any,
+        count: Any, residual: Any, residual_step: Any, residual_row: Any, weight: Any, lower: Any, upper: Any, point: Any,
     ) -> Any:  # fmt: skip
         def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
-            (at, plane, height, width, dst, dst_step, dst_row, terms, factor, offset, count, residual, residual_step,
-             residual_row, weight, lower, upper, point) = a  # fmt: skip
-            rows = []
-            for h in range(4):
-                m = [b.load(pointer(b, b.add(at, b.mul(plane, I64(4 * h + w))), VI), align=64) for w in range(4)]
-                rows.append((b.add(b.add(m[0], m[1]), m[2]), b.sub(b.sub(m[1], m[2]), m[3])))
-            start = b.load(pointer(b, terms, VI), align=4)
-            two = ir.Constant(VI, [2] * LANES)
-            lines = [
-                [b.add(b.add(x, y), z) for x, y, z in zip(*rows[:3], strict=True)],
-                [b.sub(b.sub(x, y), z) for x, y, z in zip(*rows[1:], strict=True)],
-            ]
-            lines = [[b.add(b.ashr(value, two), start) for value in line] for line in lines]
-            none = I64(0)
+            (at, wide, plane, dst, dst_step, dst_row, terms, factor, offset, count, residual, residual_step, residual_row,
+             weight, lower, upper, point) = a  # fmt: skip
 
-            def put(line: int, to: Value, other: Value) -> None:
+            def read(i: int, j: int) -> Value:
+                base = wide if lacking >> j & 1 else at
+                return b.load(pointer(b, b.add(base, b.mul(plane, I64(FACTORS * i + j))), VI), align=64)
+
+            across: list[list[Value]] = []
+            for i, is_there in enumerate(rows.factors):
+                line = [read(i, j) if is_there and of else None for j, of in enumerate(columns.factors)]
+                across.append([combined(b, of, line) if is_there else None for of in columns.results])
+            start, none = b.load(pointer(b, terms, VI), align=4), I64(0)
+            inverse, shift = (ir.Constant(VI, [number] * LANES) for number in (scheme.inverse, scheme.shift))
+            for number, down in enumerate(rows.results):
+                sums = [combined(b, down, list(column)) for column in zip(*across, strict=True)]
+                if scheme.inverse != 1:
+                    sums = [b.ashr(b.mul(value, inverse), shift) for value in sums]
                 arguments = TileArguments(
-                    none, none, none, none, none, none, none, none, to, dst_step, none, factor, offset, count, other,
-                    residual_step, weight, lower, upper, point, none,
+                    none, none, none, none, none, none, none, none, b.add(dst, b.mul(dst_row, I64(number))), dst_step, none,
+                    factor, offset, count, b.add(residual, b.mul(residual_row, I64(number))), residual_step, weight, lower,
+                    upper, point, none,
                 )  # fmt: skip
-                with b.if_else(b.icmp_signed(">", width, I64(1))) as (both, single):
-                    with both:
-                        emit_stores(b, shape, arguments, lines[line])
-                    with single:
-                        emit_stores(b, shape, arguments, lines[line][:1])
-
-            put(0, dst, residual)
-            with b.if_then(b.icmp_signed(">", height, I64(1))):
-                put(1, b.add(dst, dst_row), b.add(residual, residual_row))
+                emit_stores(b, shape, arguments, [b.add(value, start) for value in sums])
             return context.get_dummy_value()
 
-        kinds = [*[types.int64] * 14, types.float32, types.float32, types.float32, types.int64]
+        kinds = [*[types.int64] * 13, types.float32, types.float32, types.float32, types.int64]
         return types.void(*kinds), emit
 
     return outputs

@@ -133,6 +133,19 @@ def test_quantisation_spelled_out_is_recognised_and_unread_constants_are_dequant
     q.assert_same(1.0, x=q.rng.standard_normal((1, 8, 5, 5)).astype(np.float32))
 
 
+@pytest.mark.parametrize(("groups", "outputs"), [(2, 24), (3, 8), (4, 4)])
+def test_groups_that_are_no_whole_blocks_of_sixteen_outputs_stay_in_integers(groups: int, outputs: int) -> None:
+    q = Quantised()
+    g = q.graph
+    x = q.restored(g.input("x", (1, groups * 4, 5, 6), "float32"), 0.02, 100)
+    y = g.convolution(x, q.weights(groups * outputs, 4, 3, 3), groups=groups, padding=1)
+    g.output("y", q.quantise(y, 0.07, 90))
+    nodes = q.nodes()
+    assert [node.kind for node in nodes] == ["reorder", "convolution"]
+    assert numbers(nodes[1]) == SCALES | POINTS
+    q.assert_same(1.0, x=q.rng.standard_normal((1, groups * 4, 5, 6)).astype(np.float32))
+
+
 @pytest.mark.parametrize("case", ["point of weights", "scale of channels", "two readers", "another scale", "groups"])
 def test_what_integers_cannot_compute_stays_as_it_is(case: str) -> None:
     q = Quantised()

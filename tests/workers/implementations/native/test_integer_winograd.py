@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 import shutil
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +15,8 @@ import pytest
 from poolrt.workers.desc import Arg, PrimitiveAttr, Quantisation, zero_points_of
 from poolrt.workers.implementations.primitive_desc import primitive_desc
 from poolrt.workers.kernels.native.compiler.codegen import compile_kernel
+from poolrt.workers.kernels.native.integer_copy import LEAST_POINT, MOST_POINT
+from poolrt.workers.kernels.native.winograd_scheme import FACTORS, SCHEMES, Scheme
 from tests.workers.kernels.native.test_conv import loops_with_multiplications
 from tests.workers.levels import target_of
 from tests.workers.native_runner import NativeRunner
@@ -29,7 +32,16 @@ TARGET = target_of("x86-64-v3")
     [
         pytest.param(replace(PLAIN, inputs=19, outputs=37, pad=(0, 2), size=(9, 11)), id="odd sizes"),
         pytest.param(replace(PLAIN, inputs=512, outputs=16, pad=(1, 1), size=(5, 7)), id="most inputs"),
-        pytest.param(replace(PLAIN, inputs=16, outputs=16, pad=(1, 1), size=(27, 29)), id="several strips"),
+        pytest.param(replace(PLAIN, inputs=16, outputs=16, pad=(1, 1), size=(27, 31)), id="several strips"),
+        pytest.param(replace(PLAIN, inputs=16, outputs=16, pad=(1, 1), size=(4, 200)), id="rows of several strips"),
+        pytest.param(replace(PLAIN, inputs=19, outputs=37, strides=(2, 2), pad=(0, 2), size=(12, 19)), id="stride 2"),
+        pytest.param(
+            replace(PLAIN, inputs=512, outputs=16, strides=(2, 2), pad=(1, 1), size=(14, 14)), id="stride 2, even"
+        ),
+        pytest.param(
+            replace(PLAIN, inputs=16, outputs=16, strides=(2, 2), pad=(1, 1), size=(55, 59)),
+            id="stride 2, several strips",
+        ),
     ],
 )
 @pytest.mark.parametrize("dtype", ["u8", "s8"])
@@ -48,10 +60,41 @@ def test_sums_are_exact(native: NativeRunner, shape: Shape, dtype: str) -> None:
     np.testing.assert_array_equal(got[Arg.DST], sums(shape, src, weights, point), f"{dtype} {point}")
 
 
+@pytest.mark.parametrize("length", range(2, 11))
+@pytest.mark.parametrize("stride", [1, 2])
+def test_windows_of_two_sizes_give_each_result_of_a_row(stride: int, length: int) -> None:
+    scheme, rng = SCHEMES[stride], np.random.default_rng(length)
+    src, taps = rng.integers(-9, 9, (length - 1) * stride + 3), rng.integers(-9, 9, 3)
+    factors = [np.dot(scheme.taps[min(number, len(scheme.taps) - 1)], taps) for number in range(FACTORS)]
+    large, small = scheme.cut(length)
+    found, at = [], 0
+    for windows in [scheme.large] * large + [scheme.small] * small:
+        of = [np.dot(each, src[at : at + len(each)]) if each else 0 for each in windows.factors]
+        found += [np.dot(each, np.multiply(of, factors)) for each in windows.results]
+        at = stride * len(found)
+    scale = 6 if stride == 1 else 1
+    assert scale**2 * scheme.inverse % (1 << 32) == 1 << scheme.shift
+    assert found == [scale * np.dot(src[n * stride : n * stride + 3], taps) for n in range(length)]
+
+
+@pytest.mark.parametrize("scheme", SCHEMES.values(), ids=str)
+def test_sixteen_bits_hold_all_factors(scheme: Scheme) -> None:
+    def most(rows: Iterable[tuple[int, ...]]) -> int:
+        return max(sum(map(abs, row)) for row in rows)
+
+    # Numbers less their zero point, of which the copy bounds the latter
+    largest = max(255 - LEAST_POINT, MOST_POINT + 128)
+    assert all(most(windows.factors) ** 2 * largest < 1 << 15 for windows in (scheme.large, scheme.small))
+    assert most(scheme.taps) ** 2 * 128 < 1 << 15
+    # Sums that are shifted are as they are: a multiple of those of 512 inputs fits.
+    assert 9 * 512 * largest * 128 << scheme.shift < 1 << 31 or not scheme.shift
+
+
 @pytest.mark.parametrize(
     "shape",
     [
         replace(PLAIN, strides=(1, 2)),
+        replace(PLAIN, strides=(3, 3), size=(24, 24)),
         replace(PLAIN, kernel=(3, 5)),
         replace(PLAIN, dilation=2),
         replace(PLAIN, groups=2),
