@@ -293,6 +293,9 @@ class Tensors:
             x = self.value(x)
         if not along:
             raise Unavailable("a reduction over no axes is not supported")
+        if algorithm in _REDUCTIONS and all(x.shape[axis] == 1 for axis in along):
+            # One element is its own sum, mean and extreme.
+            return x if keep else self.squeeze(x, along)
         if dtype_of(x) in LIMITS and algorithm in _WHOLE_NORMS:
             return self._reduce_whole(x, algorithm, along, keep, p)
         return self.graph.reduction(x, algorithm, along, keep_dims=keep, p=p, name=self.name(algorithm))

@@ -9,7 +9,8 @@ from ..nested.float32 import NestedFloat32
 #: Kinds of which only the gradients are computed in f32: forward, these are native in other types.
 _GRADIENTS: Final = ("batch_normalization", "eltwise", "layer_normalization", "pooling", "softmax")
 _OTHERS: Final = (
-    "attention", "binary", "convolution", "deconvolution", "gru", "inner_product", "lrn", "lstm", "matmul", "matmul_nbits", "rnn",
+    "attention", "binary", "convolution", "cumulative_sum", "deconvolution", "gru", "inner_product", "lrn", "lstm", "matmul",
+    "matmul_nbits", "rnn",
 )  # fmt: skip
 BY_KIND: Final = {
     **{kind: NestedFloat32("cpu") for kind in (*_OTHERS, "resampling", "grid_sample")},

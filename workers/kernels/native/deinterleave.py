@@ -36,7 +36,7 @@ def deinterleaver(movement: Movement, columns: int, rows: int = LANES, taken: in
                 b.load(pointer(b, b.add(a[0], I64(size * number)), wide), align=1) for number in range(rows // lanes)
             ]
             for k in range(columns if taken is None else taken):
-                column = _joined(b, [_shuffled(b, part, part, range(k, lanes * columns, columns)) for part in parts])
+                column = joined(b, [shuffled(b, part, part, range(k, lanes * columns, columns)) for part in parts])
                 movement.write(b, b.add(a[1], b.mul(a[2], I64(k))), column)
             return context.get_dummy_value()
 
@@ -55,9 +55,9 @@ def interleaver(movement: Movement, columns: int) -> Any:
             sources = [b.add(a[0], b.mul(a[1], I64(k))) for k in range(columns)]
             found = [movement.converted(b, movement.read(b, source, None)) for source in sources]
             for first in range(0, LANES, lanes):
-                together = _joined(b, [_shuffled(b, each, each, range(first, first + lanes)) for each in found])
+                together = joined(b, [shuffled(b, each, each, range(first, first + lanes)) for each in found])
                 order = [column * lanes + row for row in range(lanes) for column in range(columns)]
-                rows = _shuffled(b, together, together, order)
+                rows = shuffled(b, together, together, order)
                 place = b.add(a[2], I64(first * columns * movement.dst_size))
                 b.store(rows, pointer(b, place, rows.type), align=1)
             return context.get_dummy_value()
@@ -67,15 +67,15 @@ def interleaver(movement: Movement, columns: int) -> Any:
     return join
 
 
-def _joined(b: Builder, parts: list[Value]) -> Value:
+def joined(b: Builder, parts: list[Value]) -> Value:
     """Return the lanes of vectors as one; those of a third are followed by some that mean nothing."""
     while len(parts) > 1:
         lanes = 2 * parts[0].type.count
         pairs = zip_longest(parts[::2], parts[1::2], fillvalue=parts[-1])
-        parts = [_shuffled(b, low, high, range(lanes)) for low, high in pairs]
+        parts = [shuffled(b, low, high, range(lanes)) for low, high in pairs]
     return parts[0]
 
 
-def _shuffled(b: Builder, low: Value, high: Value, order: Sequence[int]) -> Value:
+def shuffled(b: Builder, low: Value, high: Value, order: Sequence[int]) -> Value:
     """Return the lanes of two vectors that ``order`` names."""
     return b.shuffle_vector(low, high, ir.Constant(ir.VectorType(I32, len(order)), list(order)))

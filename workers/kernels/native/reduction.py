@@ -17,12 +17,14 @@ import llvmlite.ir as ir
 from .compiler import types
 from .compiler.language import inlined, intrinsic
 from .elements import elements
+from .short_rows import MOST_COLUMNS, column_of
 from .vec import (
     I16,
     VF,
     Builder,
     Value,
     apply,
+    constant,
     fma,
     fold,
     larger,
@@ -57,10 +59,27 @@ def make(
 
 
 def _row(steps: tuple[Any, ...], finish: Any, src_type: str, dst_type: str) -> tuple[Callable[..., None], Any]:
-    add, merge, across, neutral = steps
+    add, merge, across, one_nan, neutral = steps
     of, to = elements(src_type), elements(dst_type)
     width, real, load, load_part, fill = of.size, of.real, of.load, of.load_part, of.fill
-    dst_width, store_one = to.size, to.store_one
+    dst_width, store, store_one = to.size, to.store, to.store_one
+    first_of_two, second_of_two = (column_of(src_type, 2, k) for k in range(2))
+    first_of_three, second_of_three, third_of_three = (column_of(src_type, 3, k) for k in range(3))
+    first_of_four, second_of_four, third_of_four, fourth_of_four = (column_of(src_type, 4, k) for k in range(4))
+
+    @inlined
+    def reduce_columns(at: int, columns: int, nothing: Any) -> Any:
+        """Reduce 16 rows of 2 to 4 elements, the number of which is constant, in the order of lanes that are folded."""
+        if columns == 2:
+            total = merge(add(nothing, first_of_two(at)), add(nothing, second_of_two(at)))
+        elif columns == 3:
+            total = merge(add(nothing, first_of_three(at)), add(nothing, third_of_three(at)))
+            total = merge(total, add(nothing, second_of_three(at)))
+        else:
+            total = merge(add(nothing, first_of_four(at)), add(nothing, third_of_four(at)))
+            rest = merge(add(nothing, second_of_four(at)), add(nothing, fourth_of_four(at)))
+            total = merge(total, rest)
+        return one_nan(total)
 
     def kernel(
         begin: int, end: int, src: int, dst: int, outputs: int, kept: int, outer: int, inner: int, columns: int,
@@ -70,7 +89,19 @@ def _row(steps: tuple[Any, ...], finish: Any, src_type: str, dst_type: str) -> t
         step = 16 * width
         if parts == 1 and outer == 1 and inner <= _SHORT:
             # Without divisions of places, which take as long as some 50 elements.
-            for item in range(begin, end):
+            item = begin
+            if 2 <= inner <= MOST_COLUMNS:
+                while item + 16 <= end:
+                    at = src + width * inner * item
+                    if inner == 2:
+                        total = reduce_columns(at, 2, nothing)
+                    elif inner == 3:
+                        total = reduce_columns(at, 3, nothing)
+                    else:
+                        total = reduce_columns(at, 4, nothing)
+                    store(dst + dst_width * item, finish(total, size, small))
+                    item += 16
+            while item < end:
                 at = src + width * inner * item
                 left = inner
                 total = nothing
@@ -81,6 +112,7 @@ def _row(steps: tuple[Any, ...], finish: Any, src_type: str, dst_type: str) -> t
                 if left > 0:
                     total = add(total, vkeep_or(load_part(at, left), left, nothing))
                 store_one(dst + dst_width * item, finish(fill(across(total)), size, small))
+                item += 1
             return
         for item in range(begin, end):
             part = item // outputs
@@ -119,7 +151,7 @@ def _row(steps: tuple[Any, ...], finish: Any, src_type: str, dst_type: str) -> t
 
 
 def _strided(steps: tuple[Any, ...], finish: Any, src_type: str, dst_type: str) -> tuple[Callable[..., None], Any]:
-    add, merge, _, neutral = steps
+    add, merge, _, _, neutral = steps
     of, to_of = elements(src_type), elements(dst_type)
     width, real, fill, load_all, load_part = of.size, of.real, of.fill, of.load, of.load_part
     dst_width, store_all, store_part = to_of.size, to_of.store, to_of.store_part
@@ -279,8 +311,11 @@ def _strided(steps: tuple[Any, ...], finish: Any, src_type: str, dst_type: str) 
     return kernel, types.void(*[types.int64] * 14, types.float64, types.float64)
 
 
-def _steps(step: str) -> tuple[Any, Any, Any, float]:
-    """Return the steps that add an element, merge two intermediate results and merge all lanes, and the neutral element."""
+def _steps(step: str) -> tuple[Any, Any, Any, Any, float]:
+    """Return the steps that add an element, merge two intermediate results and merge all lanes, and the neutral element.
+
+    The step before the neutral element gives lanes that are NaN the bits that merged ones have.
+    """
 
     def plus(b: Builder, x: Value, y: Value) -> Value:
         return b.fadd(x, y)
@@ -316,7 +351,16 @@ def _steps(step: str) -> tuple[Any, Any, Any, float]:
 
         return value.scalar(value), emit
 
-    return _of_two(add), _of_two(merge), across, neutral
+    @intrinsic
+    def one_nan(_: Any, value: Any) -> Any:
+        def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
+            if step not in ("max", "min"):
+                return a[0]
+            return b.select(b.fcmp_unordered("uno", a[0], a[0]), constant(math.nan, a[0].type), a[0])
+
+        return value(value), emit
+
+    return _of_two(add), _of_two(merge), across, one_nan, neutral
 
 
 def _of_two(emit_value: Callable[[Builder, Value, Value], Value]) -> Any:

@@ -248,7 +248,7 @@ def _turner(movement: Movement) -> Callable[..., None]:
 
     one_of_two, one_of_three, one_of_four = (deinterleaver(movement, columns, taken=1) for columns in (2, 3, 4))
 
-    join = _joiner(movement)
+    join, copies = _joiner(movement), movement.src == movement.dst
 
     def turn(src: int, dst: int, rows: int, row_src: int, row_dst: int, columns: int) -> None:
         if columns == 1 and rows > 16 and 2 * src_size <= row_src <= 4 * src_size and row_src % src_size == 0:
@@ -265,6 +265,23 @@ def _turner(movement: Movement) -> Callable[..., None]:
                     one_of_four(source, target, row_dst)
                 row += 16
             move_one(src + (rows - 1) * row_src, dst + (rows - 1) * dst_size)
+            return
+        if columns == 1 and copies:
+            # One by one: of vectors of their rows, only one lane would be used.
+            row = 0
+            while row + 4 <= rows:
+                move_one(src, dst)
+                move_one(src + row_src, dst + dst_size)
+                move_one(src + 2 * row_src, dst + 2 * dst_size)
+                move_one(src + 3 * row_src, dst + 3 * dst_size)
+                src += 4 * row_src
+                dst += 4 * dst_size
+                row += 4
+            while row < rows:
+                move_one(src, dst)
+                src += row_src
+                dst += dst_size
+                row += 1
             return
         if rows >= few and 2 <= columns <= 4 and row_src == columns * src_size:
             row, together = 0, 16

@@ -397,6 +397,17 @@ def test_signs_of_any_numbers(cache: PrimitiveProvider, kind: str) -> None:
     np.testing.assert_array_equal(Executor(known, cache=cache).run()["y"], np.sign(x))
 
 
+@pytest.mark.parametrize("operator", ["ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd"])
+@pytest.mark.parametrize("keep", [0, 1])
+def test_a_dimension_of_one_element_is_reduced_without_a_kernel(operator: str, keep: int) -> None:
+    model = model_of(operator, {"x": (5, 1, 4, 1)}, {"axes": integers(1, 3)}, opset=18, keepdims=keep)
+    graph = load_onnx(model)
+    assert all(node.kind == "reshape" for node in graph.to_ir().nodes)
+    x = array(5, 1, 4, 1)
+    (wanted,) = runtime(model, {"x": x})
+    np.testing.assert_array_equal(interpret(graph, {"x": x})["y"], wanted)
+
+
 def test_whole_numbers_are_summed_as_exponentials_in_float64(cache: PrimitiveProvider) -> None:
     node = helper.make_node("ReduceLogSumExp", ["x"], ["y"], keepdims=0)
     x, y = (helper.make_tensor_value_info(name, TensorProto.INT64, dims) for name, dims in (("x", (2, 3)), ("y", ())))

@@ -17,12 +17,15 @@ from tests.workers.levels import target_of
 from tests.workers.native_runner import NativeRunner
 
 
-def check(native: NativeRunner, dims: tuple[int, ...], dtype: str, axis: int, number: int, tag: Any, isa: str) -> None:
+def check(
+    native: NativeRunner, dims: tuple[int, ...], dtype: str, axis: int, number: int, tag: Any, isa: str,
+    name: str = "native:cumulative_sum",
+) -> None:  # fmt: skip
     """Sums of few numbers are exact in every type."""
     src, dst = MemoryDesc(dims, dtype, tag), MemoryDesc(dims, dtype)
     op = CumulativeSum(src, dst, axis, bool(number & 1), bool(number & 2))
     pd = primitive_desc(op, PrimitiveAttr(), target_of(isa))
-    assert pd.impl_name() == "native:cumulative_sum"
+    assert pd.impl_name() == name
     given = np.random.default_rng().integers(0, 3, dims).astype(numpy_type(dtype))
     got = native.results(pd, {Arg.SRC: given})[Arg.DST]
     np.testing.assert_array_equal(got, cumulative_sum(op, given), str(op))
@@ -46,6 +49,14 @@ def test_rows_are_added_up_in_pieces_of_any_width(
     check(native, dims, "f32", axis, int(number), "", isa)
 
 
+@pytest.mark.parametrize("dtype", ["f16", "bf16"])
+@pytest.mark.one_in(2)
+def test_floats_of_16_bits_are_added_up_by_kernels_of_f32(native: NativeRunner, isa: str, dtype: str) -> None:
+    for number in range(4):
+        for tag in ("", "cab"):
+            check(native, (3, 7, 19), dtype, number % 3, number, tag, isa, "nested:f32")
+
+
 @pytest.mark.parametrize(("dims", "items"), [((9, 2000), 1), ((9, 2100), 2), ((3, 9, 300), 3), ((8200, 257), 5)])
 def test_rows_of_many_bytes_are_divided_and_others_are_not(
     native: NativeRunner, dims: tuple[int, ...], items: int
@@ -67,6 +78,6 @@ def test_small_numbers_are_not_lost_in_large_sums(native: NativeRunner) -> None:
 
 
 def test_what_is_not_supported_is_refused_with_the_reason() -> None:
-    halves = MemoryDesc((2, 32), "f16")
-    with pytest.raises(UnsupportedPrimitive, match="data types f16 and f16"):
-        primitive_desc(CumulativeSum(halves, halves, 0), PrimitiveAttr(), cpu_target(), references=False)
+    truths = MemoryDesc((2, 32), "bool")
+    with pytest.raises(UnsupportedPrimitive, match="data types bool and bool"):
+        primitive_desc(CumulativeSum(truths, truths, 0), PrimitiveAttr(), cpu_target(), references=False)

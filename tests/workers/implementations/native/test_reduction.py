@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from poolrt.workers.desc import Arg, MemoryDesc, PostOp, PrimitiveAttr, Reduction
 from poolrt.workers.engines.target import cpu_target
 from poolrt.workers.implementations.primitive_desc import PrimitiveDesc, UnsupportedPrimitive, primitive_desc
-from tests.references import assert_close
+from tests.references import assert_close, numpy_type
 from tests.references.reduction import reduction
 from tests.workers.levels import target_of
 from tests.workers.native_runner import NativeRunner
@@ -56,6 +56,8 @@ PROBLEMS = (
     Problem((131, 7, 2), (131, 1, 2), "sum"),
     Problem((9, 64, 16), (9, 1, 16), "sum"),
     Problem((5, 3, 15), (5, 1, 15), "sum"),
+    Problem((131, 3), (131, 1), "sum"),
+    Problem((5, 37, 4), (5, 37, 1), "norm_lp_sum", 2.0),
     Problem((3, 4, 5), (3, 4, 5), "sum"),
     Problem((0, 4), (1, 4), "sum"),
     Problem((0, 100), (1, 100), "sum"),
@@ -139,6 +141,27 @@ def test_nan_and_infinities_reach_the_result_of_short_runs(algorithm: str, nativ
             src[place] = special
             got = native.run(pd, {Arg.SRC: src})[Arg.DST].reshape(problem.dst)
             np.testing.assert_array_equal(got, reduction(op, src.astype(np.float64)), err_msg=f"{special} at {place}")
+
+
+@pytest.mark.parametrize(("dtype", "algorithm"), [("f64", "sum"), ("f32", "max"), ("f16", "min"), ("bf16", "mul")])
+@pytest.mark.one_in(4)
+def test_rows_of_few_elements_are_right_with_nan_and_infinities(
+    dtype: str, algorithm: str, isa: str, native: NativeRunner
+) -> None:
+    chance = np.random.default_rng(SEED)
+    for rows, columns in ((16, 2), (37, 3), (67, 4), (15, 3), (40, 1), (33, 5)):
+        op = Reduction(MemoryDesc((rows, columns), dtype), MemoryDesc((rows, 1), dtype), algorithm)
+        for threads in (1, THREADS):
+            pd = primitive_desc(op, PrimitiveAttr(), target_of(isa).on_threads(threads))
+            assert pd.impl_name() == "native:reduction"
+            # Their sums and products are exact.
+            src = chance.integers(-4, 5, (rows, columns)).astype(numpy_type(dtype))
+            for special in (math.nan, math.inf, -math.inf):
+                src[chance.integers(rows), chance.integers(columns)] = special
+            with np.errstate(invalid="ignore"):
+                want = reduction(op, src.astype(np.float64))
+            got = native.results(pd, {Arg.SRC: src})[Arg.DST]
+            np.testing.assert_array_equal(got.astype(np.float64), want, f"seed {SEED}: {rows} x {columns}")
 
 
 @pytest.mark.parametrize("dims", [(1, 3), (2, 4003), (20_011, 1), (1501, 71)])

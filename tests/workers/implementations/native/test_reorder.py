@@ -74,6 +74,17 @@ def test_rows_of_any_length_are_copied_and_small_groups_moved_as_one(native: Nat
 
 @pytest.mark.parametrize("dtype", ["u8", "f16", "f32", "f64"])
 @pytest.mark.one_in(4)
+def test_single_columns_are_taken_from_rows(native: NativeRunner, isa: str, dtype: str) -> None:
+    for rows in (1, 3, 4, 15, 17, 33, 130):
+        for step in (5, 7, 85):
+            values = np.broadcast_to(np.arange(1, 2 * rows + 1).reshape(2, rows) % 251, (2, rows))
+            for kind in dict.fromkeys((dtype, "f32")):
+                op = Reorder(MemoryDesc((2, rows), dtype, strides=(rows * step, step)), MemoryDesc((2, rows), kind))
+                native.check(Case(f"{rows} rows, {step} apart", op, {Arg.SRC: values}, rtol=0.0, atol=0.0), isa)
+
+
+@pytest.mark.parametrize("dtype", ["u8", "f16", "f32", "f64"])
+@pytest.mark.one_in(4)
 def test_elements_are_repeated(native: NativeRunner, isa: str, dtype: str) -> None:
     for length in (2, 7, 8, 9, 16, 31, 32, 33, 64, 65, 130, 9001):
         for dims, strides in (
