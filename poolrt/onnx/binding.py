@@ -67,10 +67,10 @@ class IOBinding:
     ) -> None:
         """Ask for an output: in new memory, or at an address, with its type and shape.
 
-        Raises InvalidArgument for an unknown name, ValueError for an address without type and shape.
+        Raises InvalidArgument for an unknown name and an output of maps, ValueError for an address without type and shape.
         """
         require_cpu(device_type, device_id)
-        _find(self._output_ports, name)
+        self._find_output(name)
         if buffer_ptr is None:
             self._outputs[name] = None
             return
@@ -80,7 +80,7 @@ class IOBinding:
 
     def bind_ortvalue_output(self, name: str, ortvalue: OrtValue) -> None:
         """Write an output into a value."""
-        _find(self._output_ports, name)
+        self._find_output(name)
         self._outputs[name] = ortvalue.numpy()
 
     def get_outputs(self) -> list[OrtValue]:
@@ -105,6 +105,10 @@ class IOBinding:
 
     def synchronize_outputs(self) -> None:
         """Do nothing: a run returns when its outputs are there."""
+
+    def _find_output(self, name: str) -> None:
+        _find(self._output_ports, name)
+        self._session._require_tensors([name])
 
     def _run(self, run: Callable[[Arrays, Arrays], Arrays]) -> None:
         if not self._outputs:

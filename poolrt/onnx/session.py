@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -18,6 +18,7 @@ from .binding import IOBinding
 from .errors import Fail, InvalidArgument, InvalidGraph
 from .feeds import check_feed, check_sizes
 from .logs import level_of
+from .maps import make_maps
 from .options import GraphOptimizationLevel, RunOptions, SessionOptions
 from .ort_value import OrtValue
 from .plans import LocalPlans, Plans, PoolPlans, count_threads
@@ -117,17 +118,18 @@ class InferenceSession:
         output_names: Sequence[str] | None,
         input_feed: Mapping[str, Any],
         run_options: RunOptions | None = None,
-    ) -> list[NDArray[Any]]:
+    ) -> list[Any]:
         """Run on inputs by name and return the outputs in the order of ``output_names``, all for None or no names.
 
         Inputs are arrays of the model's types; lists and numbers are converted. Outputs are new arrays; bfloat16 is the type of
-        the ml_dtypes package. Raises InvalidArgument for a wrong name, data type, rank or size, and for a symbol that two
-        inputs give different sizes; InvalidGraph and NotImplemented where the model cannot be computed for these sizes.
+        the ml_dtypes package. Those of ``ZipMap`` are lists with a dict of numbers by label for each row. Raises InvalidArgument
+        for a wrong name, data type, rank or size, and for a symbol that two inputs give different sizes; InvalidGraph and
+        NotImplemented where the model cannot be computed for these sizes.
         """
         names = self._ports if output_names is None else self._checked_names(output_names)
         _check_run(run_options)
         outputs = self._repeat(input_feed) or self._run(check_feed(self._model.inputs, input_feed), {})
-        return [outputs[name] for name in names]
+        return self._in_order(names, outputs)
 
     def run_with_ort_values(
         self,
@@ -135,8 +137,9 @@ class InferenceSession:
         input_dict_ort_values: Mapping[str, OrtValue],
         run_options: RunOptions | None = None,
     ) -> list[OrtValue]:
-        """Run as `run` does, and return the outputs as values."""
+        """Run as `run` does, and return the outputs as values. Raises InvalidArgument for an output of maps, too."""
         names = self._checked_names(output_names)
+        self._require_tensors(names)
         return [
             self._value(*pair) for pair in zip(names, self.run(names, input_dict_ort_values, run_options), strict=True)
         ]
@@ -145,7 +148,7 @@ class InferenceSession:
         self,
         output_names: Sequence[str] | None,
         input_feed: Mapping[str, Any],
-        callback: Callable[[list[NDArray[Any]], Any, str], None],
+        callback: Callable[[list[Any], Any, str], None],
         user_data: Any,
         run_options: RunOptions | None = None,
     ) -> None:
@@ -159,11 +162,11 @@ class InferenceSession:
 
         def perform() -> None:
             try:
-                outputs = self._run(arrays, {})
+                results = self._in_order(names, self._run(arrays, {}))
             except Exception as error:  # noqa: BLE001 - the callback is where the caller learns of it
                 callback([], user_data, f"{type(error).__name__}: {error}")
             else:
-                callback([outputs[name] for name in names], user_data, "")
+                callback(results, user_data, "")
 
         threading.Thread(target=perform, name="poolrt-run_async", daemon=True).start()
 
@@ -274,6 +277,17 @@ class InferenceSession:
                 text = f"Invalid output name:{name}; the model has {', '.join(self._ports)}"
                 raise InvalidArgument(f"{text}{hint(str(name), self._ports)}")
         return list(names or self._ports)
+
+    def _in_order(self, names: Iterable[str], outputs: Mapping[str, NDArray[Any]]) -> list[Any]:
+        labels = self._model.maps
+        if not labels:
+            return [outputs[name] for name in names]
+        return [make_maps(name, outputs[name], labels[name]) if name in labels else outputs[name] for name in names]
+
+    def _require_tensors(self, names: Iterable[str]) -> None:
+        for name in names:
+            if name in self._model.maps:
+                raise InvalidArgument(f"output {name} is of type {self._ports[name].type}, which only lists have: run")
 
     def _value(self, name: str, array: NDArray[Any]) -> OrtValue:
         return OrtValue(array, self._ports[name].element_type or None)

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+from poolrt.cachestore.deferred_dataclass import replace
 from poolrt.graph.errors import ModelError, UnsupportedNode
 from poolrt.graph.onnx.element_types import GRAPH_TYPES
 from poolrt.graph.onnx.importer import find_missing, import_model
@@ -17,6 +18,7 @@ from poolrt.graph.onnx.read_node import ReadNode, names_read, read_nodes
 from poolrt.settings import Settings
 
 from .errors import InvalidArgument, InvalidGraph, InvalidProtobuf, NoSuchFile, as_session_errors, not_implemented
+from .maps import take_maps, type_of_maps
 from .options import SessionOptions
 from .parts import Body, Part
 from .signature import Port, metadata
@@ -49,6 +51,8 @@ class SessionModel:
         self._whole: Part | None = None
         self._nodes: Sequence[ReadNode] | None = None
         number_labels(proto.graph)
+        #: The labels of the outputs that are maps, which graphs compute as tensors, by name.
+        self.maps = take_maps(proto.graph)
         with as_session_errors():
             #: The weights by name.
             self.initializers: dict[str, NDArray[Any]] = self._file.initializers(but=STRING)
@@ -62,7 +66,10 @@ class SessionModel:
         ports = [Port.of(each, *overrides) for each in proto.graph.input]
         constants = {*self.initializers, *self._strings}
         self.inputs = tuple(port for port in ports if port.name not in constants)
-        self.outputs = tuple(Port.of(each, *overrides) for each in proto.graph.output)
+        found = [Port.of(each, *overrides) for each in proto.graph.output]
+        self.outputs = tuple(
+            replace(port, type=type_of_maps(self.maps[port.name])) if port.name in self.maps else port for port in found
+        )
         self.overridable = tuple(port for port in ports if port.name in constants)
         self.metadata = metadata(proto)
         for port in self.inputs:

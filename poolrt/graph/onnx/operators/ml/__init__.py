@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from typing import Final
 
 from ...call import Operator
-from . import features, linear, tree_ensembles, vectors
+from . import features, linear, maps, tree_ensembles, vectors
 
 OPERATORS: Final[Mapping[str, Operator]] = {
     **features.OPERATORS,
     **linear.OPERATORS,
+    **maps.OPERATORS,
     **tree_ensembles.OPERATORS,
     **vectors.OPERATORS,
 }
