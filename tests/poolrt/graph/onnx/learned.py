@@ -126,6 +126,27 @@ def linear_cases(seed: int) -> list[Case]:
     return found
 
 
+def chance_cases(seed: int) -> list[Case]:
+    """Return cases of support vectors with chances of classes, some of which are next to 0 and 1."""
+    rng, found = np.random.default_rng(seed), list[Case]()
+    for classes, counts in ((2, [3, 4]), (3, [2, 3, 2]), (5, [3, 1, 2, 1, 4])):
+        count, pairs = sum(counts), classes * (classes - 1) // 2
+        x = table(rng, 33)
+        attributes = {
+            "coefficients": rng.standard_normal((classes - 1) * count).tolist(), "vectors_per_class": counts,
+            "support_vectors": rng.standard_normal(count * _COLUMNS).tolist(), "rho": rng.standard_normal(pairs).tolist(),
+            "kernel_type": "LINEAR", "kernel_params": [0.3, 0.1, 3.0], "classlabels_ints": [5, 2, -4, 9, 0][:classes],
+            "prob_b": (rng.standard_normal(pairs) / 4).tolist(),
+        }  # fmt: skip
+        for steep in (0.2, 1.0, 20.0):
+            given = {**attributes, "prob_a": (-steep * rng.random(pairs)).tolist()}
+            found.append(Case("SVMClassifier", {"x": x}, given, ("y", "scores")))
+        for kind in ("LOGISTIC", "SOFTMAX"):
+            given = {**attributes, "prob_a": [-1.0] * pairs, "post_transform": kind, "kernel_type": "RBF"}
+            found.append(Case("SVMClassifier", {"x": x}, given, ("y", "scores")))
+    return found
+
+
 class Forest:
     """The attributes of random trees; decisions are of ``modes``."""
 
@@ -224,5 +245,6 @@ def tree_cases(seed: int) -> list[Case]:
 CASES: dict[str, Callable[[int], list[Case]]] = {
     "features": feature_cases,
     "linear": linear_cases,
+    "chances": chance_cases,
     "trees": tree_cases,
 }

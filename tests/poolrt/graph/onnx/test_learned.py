@@ -120,6 +120,20 @@ def test_a_decision_at_the_limit_goes_the_way_that_the_mode_says() -> None:
         assert found.reshape(-1).tolist() == [float(each) for each in ways], mode
 
 
+@pytest.mark.parametrize(
+    ("classes", "numbers", "reason"), [(3, 2, "2 and 2 numbers for 3 pairs"), (33, 528, "chances of 33 classes")]
+)
+def test_chances_of_other_pairs_and_of_too_many_classes_are_refused(classes: int, numbers: int, reason: str) -> None:
+    attributes = {
+        "coefficients": [1.0] * (classes - 1) * classes, "vectors_per_class": [1] * classes,
+        "support_vectors": [1.0] * 6 * classes, "rho": [0.5] * (classes * (classes - 1) // 2),
+        "classlabels_ints": list(range(classes)), "prob_a": [-1.0] * numbers, "prob_b": [0.0] * numbers,
+    }  # fmt: skip
+    case = Case("SVMClassifier", {"x": np.zeros((1, 6), np.float32)}, attributes, ("y", "scores"))
+    with pytest.raises(ModelError, match=reason):
+        load_onnx(case.model())
+
+
 def test_labels_that_are_texts_are_refused() -> None:
     attributes = {"coefficients": [1.0] * 12, "classlabels_strings": ["a", "b"]}
     case = Case("LinearClassifier", {"x": np.zeros((1, 6), np.float32)}, attributes, ("y", "scores"))

@@ -11,6 +11,7 @@ import numpy as np
 from ...call import NodeCall, Operator
 from ...folding import Array
 from ...tensors import Operand, shape_of
+from .coupling import couple
 from .features import floats
 from .scores import best_label, both, class_labels, transform
 
@@ -32,12 +33,13 @@ def regress(call: NodeCall) -> Operand:
 
 
 def classify(call: NodeCall) -> tuple[Operand, ...]:
-    """Return the label that most pairs of classes vote for, the first of equal ones, and the sum of each pair."""
+    """Return the label that most pairs of classes vote for, the first of equal ones, and the sum of each pair.
+
+    Instead of sums, the chance of each class is returned if there are numbers for it.
+    """
     m, source, labels = call.math, floats(call), class_labels(call, "classlabels_ints")
     counts: Array = np.asarray(call.integers("vectors_per_class", (), most=None), np.int64)
     count, classes = int(counts.sum()), labels.size
-    if call.attrs.get("prob_a"):
-        raise call.unsupported("chances (prob_a); only sums of pairs are supported")
     if counts.size != classes or classes < 2 or counts.min() < 0 or count == 0:
         raise call.unsupported(
             f"support vectors of {counts.size} classes for {classes} labels; expect as many, 2 at least"
@@ -58,6 +60,8 @@ def classify(call: NodeCall) -> tuple[Operand, ...]:
     sums = m.binary(m.matmul(_kernels(call, source, count), weights), shifts, "add")
     wins = m.cast(m.binary(sums, m.number(0, sums), "gt"), "float32")
     votes = m.binary(m.matmul(wins, won - lost), lost.sum(0), "add")
+    if call.attrs.get("prob_a"):
+        return best_label(call, votes, labels), transform(call, couple(call, sums, classes))
     if classes > 2:
         return best_label(call, votes, labels), transform(call, sums)
     return best_label(call, votes, labels), transform(call, both(call, sums, m.eltwise(sums, "linear", -1.0, 0.0)))
