@@ -108,9 +108,12 @@ def _wraps(op: OpDesc, attr: PrimitiveAttr) -> bool:
         or isinstance(op, CumulativeSum)
         or (isinstance(op, Matmul) and op.bias is None)
         or (isinstance(op, Reorder) and op.wraps)
+        or (isinstance(op, Scatter) and op.reduction in ("add", "mul"))
     )
     types = {md.dtype for md in op.memories().values()}
-    one = len(types) == 1 and types <= {*WRAPPING}
+    if isinstance(op, Scatter):
+        types = {op.src.dtype, op.updates.dtype, op.dst.dtype}
+    one = len(types) == 1 and types <= {*(LIMITS if isinstance(op, Scatter) else WRAPPING)}
     return (
         arithmetic and attr.is_plain and not attr.post_ops and (one or (isinstance(op, Reorder) and types <= {*LIMITS}))
     )
@@ -131,6 +134,8 @@ def _wrapped(op: OpDesc, args: Mapping[int, Array]) -> Array:
         case Reduction():
             axes = tuple(i for i, (d, s) in enumerate(zip(op.dst.dims, op.src.dims, strict=True)) if d == 1 and s != 1)
             found = (np.prod if op.algorithm == "mul" else np.sum)(whole[Arg.SRC], axis=axes, keepdims=True)
+        case Scatter():
+            found = scatter(op, whole[Arg.SRC], args[Arg.SRC_1], whole[Arg.SRC_2])
         case _:
             found = whole[Arg.SRC]
     return found.astype(numpy_type(op.memories()[Arg.DST].dtype)).astype(np.float64)

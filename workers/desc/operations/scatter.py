@@ -23,7 +23,8 @@ class Scatter(OpDesc):
     ``nd``: the last dimension of the indices has one index for each of the first dimensions of src, as many as there are;
     updates have the other dimensions of the indices, then those of src that have no index.
     A ``reduction`` other than none combines an update with what is there, after the updates before it: their sum, product,
-    or the smaller or larger of both. Indices are s32 or s64; negative ones count from the end.
+    or the smaller or larger of both; sums and products of integers of one type wrap. Indices are s32 or s64; negative ones
+    count from the end.
     """
 
     kind: ClassVar[str] = "scatter"

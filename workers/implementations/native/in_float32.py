@@ -10,7 +10,7 @@ from ..nested.float32 import NestedFloat32
 _GRADIENTS: Final = ("batch_normalization", "eltwise", "layer_normalization", "pooling", "softmax")
 _OTHERS: Final = (
     "attention", "binary", "convolution", "cumulative_sum", "deconvolution", "gru", "inner_product", "lrn", "lstm", "matmul",
-    "matmul_nbits", "rnn",
+    "matmul_nbits", "rnn", "scatter",
 )  # fmt: skip
 BY_KIND: Final = {
     **{kind: NestedFloat32("cpu") for kind in (*_OTHERS, "resampling", "grid_sample")},

@@ -20,11 +20,13 @@ from poolrt.workers.desc import (
     PrimitiveAttr,
     Reduction,
     Reorder,
+    Scatter,
     Sum,
     multiple_src,
 )
 from poolrt.workers.implementations.primitive_desc import primitive_desc, primitive_descs
 from tests.references import numpy_type
+from tests.references.scatter import scatter
 from tests.workers.levels import target_of
 from tests.workers.native_runner import NativeRunner
 
@@ -238,3 +240,23 @@ def test_functions_of_bits_take_integers_of_one_type() -> None:
 def test_only_integers_can_lose_high_bits() -> None:
     with pytest.raises(ValueError, match="wraps: expect integers, got f32 and s8"):
         Reorder(MemoryDesc((3,), "f32"), MemoryDesc((3,), "s8"), wraps=True)
+
+
+@pytest.mark.parametrize(
+    "dtype", [d if d in ("s8", "u64") else pytest.param(d, marks=pytest.mark.slow) for d in LIMITS]
+)
+@pytest.mark.parametrize(
+    "reduction", ["mul", *(pytest.param(r, marks=pytest.mark.slow) for r in ("add", "max", "min"))]
+)
+def test_updates_of_all_integers_wrap(native: NativeRunner, dtype: str, reduction: str, isa: str) -> None:
+    for algorithm, indices, axis in (("elements", (9, 6), 0), ("nd", (9, 1), 0), ("nd", (5, 9, 2), 0)):
+        updates = indices if algorithm == "elements" else (*indices[:-1], *(7, 6)[indices[-1] :])
+        src, given = MemoryDesc((7, 6), dtype), MemoryDesc(updates, dtype)
+        op = Scatter(src, MemoryDesc(indices, "s64"), given, src, algorithm, axis, reduction)
+        args: dict[int, Array] = {
+            Arg.SRC: drawn((7, 6), dtype), Arg.SRC_1: np.random.default_rng().integers(-6, 6, indices),
+            Arg.SRC_2: drawn(updates, dtype),
+        }  # fmt: skip
+        with np.errstate(over="ignore"):
+            wanted = scatter(op, args[Arg.SRC], args[Arg.SRC_1], args[Arg.SRC_2])
+        both(native, op, args, wanted, isa)

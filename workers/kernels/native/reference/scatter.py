@@ -10,9 +10,11 @@ from collections.abc import Callable
 from typing import Any
 
 from ..compiler import types
-from .epilogue import element, fetch, finish
+from .epilogue import are_whole, element, fetch, finish, put_whole, whole_element
 from .gather import copy_element
-from .tensor import dim
+from .scalars import read_s64
+from .scattered import combined, combined_whole
+from .tensor import dim, dtype
 
 
 def make(isa: str) -> tuple[Callable[..., None], Any]:
@@ -25,9 +27,12 @@ def make(isa: str) -> tuple[Callable[..., None], Any]:
         begin: int, end: int, src: int, indices: int, updates: int, dst: int, chain: int, plain: int, reduction: int,
         axes: int, count: int, inner: int, operands: Any,
     ) -> None:  # fmt: skip
+        whole = read_s64(chain) == 0 and are_whole(src, dst) and are_whole(updates, dst)
         for item in range(begin, end):
-            row = item // inner
+            row, total = item // inner, 0
             source, number, value = src, item, fetch(operands, src, item)
+            if whole:
+                total = whole_element(operands, src, item)
             for update in range(count):
                 found, inside = 0, True
                 for axis in range(axes):
@@ -38,23 +43,16 @@ def make(isa: str) -> tuple[Callable[..., None], Any]:
                     found = found * size + index
                 if inside and found == row:
                     source, number = updates, update * inner + item - row * inner
-                    value = combined(reduction, value, fetch(operands, updates, number))
+                    if whole:
+                        added = whole_element(operands, updates, number)
+                        total = combined_whole(reduction, total, added, dtype(dst))
+                    else:
+                        value = combined(reduction, value, fetch(operands, updates, number))
             if plain != 0:
                 copy_element(operands, source, dst, chain, plain, item, number, True)
+            elif whole:
+                put_whole(operands, dst, item, total)
             else:
                 finish(operands, dst, chain, item, value)
 
     return scatter, types.void(*[types.int64] * 12, types.voidptr)
-
-
-def combined(reduction: int, value: float, update: float) -> float:
-    """Return an update combined with the value before it, by the number of the reduction; NaN stays NaN."""
-    if reduction == 1:
-        return value + update
-    if reduction == 2:
-        return value * update
-    if reduction == 0 or value != value:
-        return update if reduction == 0 else value
-    if reduction == 3:
-        return value if value < update else update
-    return value if value > update else update

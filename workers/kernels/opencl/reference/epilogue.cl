@@ -60,6 +60,16 @@ static real scattered(long reduction, real value, real update)
     }
     return value > update || value != value ? value : update;
 }
+/* The same of integers of a type, whose sums and products wrap. */
+static long scattered_integer(long reduction, long value, long update, int type)
+{
+    switch (reduction) {
+    case 0: return update;
+    case 1: return (long)((ulong)value + (ulong)update);
+    case 2: return (long)((ulong)value * (ulong)update);
+    }
+    return is_less(update, value, type) == (reduction == 3) ? update : value;
+}
 
 /* Store element `item` of dst: element `number` of a tensor, or 0 if that is not `inside`. With `plain` there are no
  * attributes, and elements of one type are copied bit for bit; integers become others, which lose high bits if it is 2.

@@ -9,6 +9,8 @@ __kernel void scatter(PRIMITIVE, long src, long indices, long updates, long dst,
     tensor from = tensor_at(src), chosen = tensor_at(indices), given = tensor_at(updates), source = from;
     long row = item / inner, number = item;
     real value = fetch(from, item);
+    const int whole = *table_at(chain) == 0 && are_whole(from, tensor_at(dst)) && are_whole(given, tensor_at(dst));
+    long total = whole ? integer(from, item) : 0;
     for (long i = 0; i < count; ++i) {
         long found = 0;
         int inside = 1;
@@ -21,11 +23,16 @@ __kernel void scatter(PRIMITIVE, long src, long indices, long updates, long dst,
         if (inside && found == row) {
             source = given;
             number = i * inner + item % inner;
-            value = scattered(reduction, value, fetch(given, number));
+            if (whole)
+                total = scattered_integer(reduction, total, integer(given, number), type_of(given));
+            else
+                value = scattered(reduction, value, fetch(given, number));
         }
     }
     if (plain)
         copy_element(source, tensor_at(dst), table_at(chain), plain, item, number, 1);
+    else if (whole)
+        put_integer(total, tensor_at(dst), item);
     else
         finish(value, tensor_at(dst), table_at(chain), item);
 }
