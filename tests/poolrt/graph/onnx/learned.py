@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import onnx
 from numpy.typing import NDArray
-from onnx import helper
+from onnx import helper, numpy_helper
 
 Array = NDArray[Any]
 _COLUMNS = 6
@@ -24,6 +24,7 @@ class Case:
     attributes: Mapping[str, Any] = field(default_factory=dict)
     outputs: tuple[str, ...] = ("y",)
     tolerance: float = 2e-5
+    version: int = 4
 
     def model(self) -> onnx.ModelProto:
         node = helper.make_node(
@@ -34,7 +35,7 @@ class Case:
             for name, each in self.inputs.items()
         ]
         results = [onnx.ValueInfoProto(name=name) for name in self.outputs]
-        opsets = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", 4)]
+        opsets = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", self.version)]
         graph = helper.make_graph([node], "single", declared, results)
         return helper.make_model(graph, opset_imports=opsets, ir_version=8)
 
@@ -191,6 +192,40 @@ class Forest:
         }  # fmt: skip
 
 
+def linked(forest: Forest, targets: int, dtype: str, sets: Sequence[Sequence[float]] = ()) -> dict[str, Any]:
+    """Return the attributes of a TreeEnsemble with the trees of a forest, none of which is a leaf alone.
+
+    The first nodes look into ``sets``, each node in another one.
+    """
+    rng, nodes = forest.rng, forest.nodes
+    keys = list(zip(nodes["nodes_treeids"], nodes["nodes_nodeids"], strict=True))
+    inner = [row for row, mode in enumerate(nodes["nodes_modes"]) if mode != "LEAF"]
+    # Nodes in an order of their own, not that of trees
+    rng.shuffle(inner)
+    places = {keys[row]: place for place, row in enumerate(inner)}
+    leaves = {key: place for place, key in enumerate(forest.leaves)}
+    modes = [_ALL_MODES.index(nodes["nodes_modes"][row]) for row in inner]
+    modes[: len(sets)] = [len(_ALL_MODES)] * len(sets)
+    values = [nodes["nodes_values"][row] for row in inner]
+    found: dict[str, Any] = {
+        "tree_roots": [places[key] for key in keys if key[1] == 0], "n_targets": targets,
+        "nodes_modes": numpy_helper.from_array(np.asarray(modes, np.uint8)),
+        "nodes_splits": numpy_helper.from_array(np.asarray(values, dtype)),
+        "nodes_featureids": [nodes["nodes_featureids"][row] for row in inner],
+        "nodes_missing_value_tracks_true": [nodes["nodes_missing_value_tracks_true"][row] for row in inner],
+        "leaf_targetids": rng.integers(0, targets, len(leaves)).tolist(),
+        "leaf_weights": numpy_helper.from_array(rng.standard_normal(len(leaves)).astype(dtype)),
+    }  # fmt: skip
+    for side in ("true", "false"):
+        following = [(keys[row][0], nodes[f"nodes_{side}nodeids"][row]) for row in inner]
+        found[f"nodes_{side}nodeids"] = [places[key] if key in places else leaves[key] for key in following]
+        found[f"nodes_{side}leafs"] = [int(key in leaves) for key in following]
+    if sets:
+        members = [number for each in sets for number in (*each, np.nan)]
+        found["membership_values"] = numpy_helper.from_array(np.asarray(members, dtype))
+    return found
+
+
 _ALL_MODES = ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ")
 
 
@@ -242,9 +277,33 @@ def tree_cases(seed: int) -> list[Case]:
     return found
 
 
+def linked_cases(seed: int) -> list[Case]:
+    """Return cases of trees whose leaves are a table of their own."""
+    rng, found = np.random.default_rng(seed), list[Case]()
+    for dtype in ("float32", "float64"):
+        x = np.round(table(rng, 40, dtype) * 2)
+        lacking = np.where(rng.random(x.shape) < 0.2, np.nan, x).astype(dtype)
+        for given in (x, lacking):
+            for sets in ((), [(1.0, 3.0, 2.0, 7.0), (1.0,), (2.0, 3.0)]):
+                forest = Forest(rng, 6, 4, _ALL_MODES)
+                attributes = linked(forest, 3, dtype, sets)
+                found.append(Case("TreeEnsemble", {"x": given}, attributes, version=5))
+        for how in (0, 2, 3):
+            attributes = {**linked(Forest(rng, 4, 3, _ALL_MODES[:1]), 1, dtype), "aggregate_function": how}
+            found.append(Case("TreeEnsemble", {"x": x}, attributes, version=5))
+    one = {"tree_roots": [0], "nodes_featureids": [0], "nodes_truenodeids": [0], "nodes_falsenodeids": [0],
+           "nodes_trueleafs": [1], "nodes_falseleafs": [1], "leaf_targetids": [0], "n_targets": 1,
+           "nodes_modes": numpy_helper.from_array(np.zeros(1, np.uint8)),
+           "nodes_splits": numpy_helper.from_array(np.zeros(1, np.float32)),
+           "leaf_weights": numpy_helper.from_array(np.full(1, 2.5, np.float32))}  # fmt: skip
+    found.append(Case("TreeEnsemble", {"x": table(rng)}, one, version=5))
+    return found
+
+
 CASES: dict[str, Callable[[int], list[Case]]] = {
     "features": feature_cases,
     "linear": linear_cases,
     "chances": chance_cases,
     "trees": tree_cases,
+    "linked": linked_cases,
 }

@@ -11,12 +11,13 @@ import onnx
 import onnxruntime
 import pytest
 from numpy.typing import NDArray
+from onnx import numpy_helper
 
 from poolrt import Executor, ModelError, UnsupportedNode, load_onnx
 from poolrt.workers.primitives.provider import PrimitiveProvider
 from tests.poolrt.graph.interpreter import run_wire
 
-from .learned import CASES, Case, Forest, table
+from .learned import CASES, Case, Forest, linked, table
 
 Array = NDArray[Any]
 
@@ -109,6 +110,52 @@ def changed(**attributes: Any) -> onnx.ModelProto:
 def test_trees_that_are_not_whole_are_refused(attributes: Mapping[str, Any], reason: str) -> None:
     with pytest.raises(ModelError, match=reason):
         load_onnx(changed(**attributes))
+
+
+@pytest.mark.parametrize(
+    ("attributes", "reason"),
+    [
+        ({"tree_roots": [9]}, "tree_roots: expect different numbers 0 to"),
+        ({"tree_roots": [0, 0]}, "tree_roots: expect different numbers 0 to"),
+        ({"nodes_featureids": [0]}, "nodes_featureids: expect 3 numbers, got 1"),
+        ({"nodes_truenodeids": [7, 0, 0]}, "nodes_truenodeids: there is no node 7"),
+        ({"nodes_falsenodeids": [2, 0, 9]}, "nodes_falsenodeids: there is no leaf 9"),
+        ({"nodes_truenodeids": [0, 0, 0]}, "levels"),
+        ({"tree_roots": [0, 1]}, "two trees have one node"),
+        ({"leaf_targetids": [0, 1, 2]}, "3 nodes with 3 splits, 3 leaves with 4 weights"),
+        ({"leaf_targetids": [0, 1, 2, 0]}, "target_ids: expect numbers 0 to 1"),
+        ({"aggregate_function": 4}, "aggregate_function: expect 0 to 3, got 4"),
+        ({"post_transform": 4}, "post_transform PROBIT"),
+        ({"nodes_modes": numpy_helper.from_array(np.asarray([0, 6, 0], np.uint8))}, "membership_values is missing"),
+        ({"nodes_modes": numpy_helper.from_array(np.asarray([0, 7, 0], np.uint8))}, "nodes_modes: expect numbers 0 to 6"),
+    ],
+)  # fmt: skip
+def test_linked_trees_that_are_not_whole_are_refused(attributes: Mapping[str, Any], reason: str) -> None:
+    given = {
+        "tree_roots": [0], "nodes_featureids": [0, 1, 2], "nodes_truenodeids": [1, 0, 2], "nodes_falsenodeids": [2, 1, 3],
+        "nodes_trueleafs": [0, 1, 1], "nodes_falseleafs": [0, 1, 1], "leaf_targetids": [0, 1, 1, 0], "n_targets": 2,
+        "nodes_modes": numpy_helper.from_array(np.zeros(3, np.uint8)),
+        "nodes_splits": numpy_helper.from_array(np.zeros(3, np.float32)),
+        "leaf_weights": numpy_helper.from_array(np.ones(4, np.float32)),
+    }  # fmt: skip
+    x = {"x": np.zeros((2, 3), np.float32)}
+    load_onnx(Case("TreeEnsemble", x, given, version=5).model())
+    with pytest.raises(ModelError, match=reason):
+        load_onnx(Case("TreeEnsemble", x, {**given, **attributes}, version=5).model())
+
+
+def test_linked_trees_have_the_transforms_of_the_standard() -> None:
+    # ONNX Runtime takes 1 for LOGISTIC and 2 for SOFTMAX.
+    attributes = linked(Forest(np.random.default_rng(4), 4, 3, ("BRANCH_LEQ",)), 3, "float32")
+    x = {"x": table(np.random.default_rng(5), 9)}
+
+    def found(kind: int) -> Array:
+        case = Case("TreeEnsemble", x, {**attributes, "post_transform": kind}, version=5)
+        return np.asarray(run_wire(*load_onnx(case.model()).to_wire(), x)["y"])
+
+    powers = np.exp(found(0))
+    np.testing.assert_allclose(found(1), powers / powers.sum(1, keepdims=True), 1e-5)
+    np.testing.assert_allclose(found(2), powers / (1 + powers), 1e-5)
 
 
 def test_a_decision_at_the_limit_goes_the_way_that_the_mode_says() -> None:

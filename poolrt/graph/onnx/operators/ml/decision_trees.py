@@ -145,7 +145,9 @@ def _depths(call: NodeCall, roots: Array, true: Array, false: Array, is_leaf: Ar
         if not level.size:
             return found
         depth += 1
-        if depth > _MOST_LEVELS or level.size > is_leaf.size:
+        if depth > _MOST_LEVELS:
             raise call.unsupported(f"trees of more than {_MOST_LEVELS} levels")
         found[owner] = depth
-        level, owner = np.concatenate((true[level], false[level])), np.concatenate((owner, owner))
+        # A node may follow several others.
+        level, at = np.unique(np.concatenate((true[level], false[level])), return_index=True)
+        owner = np.concatenate((owner, owner))[at]

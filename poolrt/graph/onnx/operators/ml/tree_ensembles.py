@@ -14,6 +14,7 @@ from ...call import NodeCall, Operator
 from ...folding import Array
 from ...tensors import Operand, Tensors, array_dtype, dtype_of, shape_of
 from .decision_trees import DecisionTrees, find_nodes, node_keys, numbers_of, read_trees
+from .linked_trees import as_regressor
 from .scores import best_label, both, class_labels, label_above, transform
 
 #: Trees of which that share has no decision left: those that have one are computed without them then.
@@ -22,8 +23,8 @@ _FEW_TREES: Final = 16
 _MOST_WEIGHTS: Final = 1 << 26
 
 
-def regress(call: NodeCall) -> Operand:
-    """Combine the weights of the leaves that a row reaches, for each target."""
+def regress(call: NodeCall, dtype: str = "float32") -> Operand:
+    """Combine the weights of the leaves that a row reaches, for each target, as ``dtype``."""
     m, targets = call.math, call.integer("n_targets", 1)
     leaves = _Leaves(call, "target", targets)
     how = call.text("aggregate_function", "SUM")
@@ -35,7 +36,12 @@ def regress(call: NodeCall) -> Operand:
         found = leaves.extremes(how == "MAX")
     else:
         raise call.malformed(f"aggregate_function: expect SUM, AVERAGE, MIN or MAX, got {how!r}")
-    return transform(call, m.cast(_with_base(call, found, targets), "float32"))
+    return transform(call, m.cast(_with_base(call, found, targets), dtype))
+
+
+def regress_linked(call: NodeCall) -> Operand:
+    """Combine the weights of the leaves that a row reaches, for each target, in the type of the columns."""
+    return regress(as_regressor(call), dtype_of(call.tensor(0)))
 
 
 def classify(call: NodeCall) -> tuple[Operand, ...]:
@@ -216,4 +222,8 @@ def _decides_everywhere(rows: int, trees: DecisionTrees) -> bool:
     return 1.3 * rows * trees.nodes + levels * (350 + reached) < levels * 7 * 350 + 5 * rows * int(trees.depths.sum())
 
 
-OPERATORS: Final[Mapping[str, Operator]] = {"TreeEnsembleClassifier": classify, "TreeEnsembleRegressor": regress}
+OPERATORS: Final[Mapping[str, Operator]] = {
+    "TreeEnsemble": regress_linked,
+    "TreeEnsembleClassifier": classify,
+    "TreeEnsembleRegressor": regress,
+}
