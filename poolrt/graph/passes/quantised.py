@@ -1,7 +1,8 @@
 """Compute on 8-bit integers what a graph dequantises, computes in float32 and quantises again.
 
 Quantising is a reorder with a scale, and maybe a zero point, of dst; dequantising one with those of src. Convolutions and
-products take both factors as they are stored, the addition and the bounds that follow, and requantise their result.
+products take both factors as they are stored, the addition and the bounds that follow, and requantise their result; so do
+products of batches of computed matrices, if their result is quantised.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ _BYTES: Final = ("u8", "s8")
 _BOUNDS: Final = ("clip", "clip_v2")
 #: Outputs of a group at least that integers have a kernel for; of 4 if all outputs are whole blocks of 16.
 _LEAST_OUTPUTS: Final = 8
+#: Rows and columns, each, of right matrices of a batch at least: packing smaller ones takes longer than floats.
+_LEAST_SIZE: Final = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,15 +119,20 @@ class _Finder:
         src, weights = (self.dequantised(value) for value in node.inputs[:2])
         shape = self._ir.values[node.inputs[1]].dims
         ndims = len(shape)
-        if src is None or weights is None or src.mask or weights.point:
+        if src is None or weights is None or src.mask:
             return []
         output = 1 << ndims - 1 if node.kind == "matmul" else 1
-        if self._dtype(weights.value) != "s8" or weights.mask not in (0, output):
+        batch = self._is_batch(node)
+        if (weights.point or self._dtype(weights.value) != "s8") and not batch:
+            return []
+        if weights.mask not in (0, output) or (batch and len(node.inputs) > 2):
             return []
         bias = None
         if len(node.inputs) > 2 and (bias := self._number(node.inputs[2])) is None:
             return []
         results, residual, post_ops, quantised = self._follow(node)
+        if batch and quantised is None:
+            return []
         # What is added as it is stored has a scale of its own: all is divided by that.
         unit = 1.0 if residual is None else residual.single
         values = [src.value, weights.value]
@@ -159,14 +167,18 @@ class _Finder:
         return self._ir.values[value].dtype if new is None else new.dtype
 
     def _is_fast(self, node: Node) -> bool:
-        """Return whether integers have more than a reference implementation for the shape of a product."""
+        """Return whether integers have more than a reference implementation for the shape of a product, which takes less time."""
         dims = self._ir.values[node.inputs[1]].dims
         if node.kind != "convolution":
-            return all(size == 1 for size in dims[:-2])
+            return not self._is_batch(node) or min(dims[-2:]) >= _LEAST_SIZE
         groups = int(node.number("groups"))
         outputs = dims[0] // groups
         fills_blocks = outputs >= _LEAST_OUTPUTS or (outputs == 4 and dims[0] % 16 == 0)
         return len(dims) in (3, 4) and (groups == 1 or fills_blocks or self._is_depthwise(node))
+
+    def _is_batch(self, node: Node) -> bool:
+        """Return whether a product has several right matrices, which are packed each time."""
+        return node.kind == "matmul" and math.prod(self._ir.values[node.inputs[1]].dims[:-2]) != 1
 
     def _is_depthwise(self, node: Node) -> bool:
         if node.kind != "convolution":

@@ -68,6 +68,7 @@ IMPLEMENTATIONS = (NativeAmxBFloatMatmul(), NativeBFloatMatmul(), NativeMatmul()
 
 def find_further_implementations() -> tuple[Implementation[Matmul], ...]:
     """Return those of other data types, which most processes need not import."""
+    from .integer_batch import NativeIntegerBatch
     from .integer_packed import NativePackedMatmul
     from .integer_product import NativeIntegerMatmul
     from .narrow_matmul import NativeNarrowMatmul
@@ -75,4 +76,5 @@ def find_further_implementations() -> tuple[Implementation[Matmul], ...]:
 
     packed = tuple(NativePackedMatmul(how) for how in ("amx", "vnni", "bytes", "pairs"))
     integers = NativeIntegerMatmul("vnni"), NativeIntegerMatmul("pairs")
-    return (NativeTypedMatmul(), NativeNarrowMatmul(), *packed, *integers)
+    batches = NativeIntegerBatch("vnni"), NativeIntegerBatch("pairs")
+    return (NativeTypedMatmul(), NativeNarrowMatmul(), *packed, *integers, *batches)

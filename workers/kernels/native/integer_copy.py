@@ -146,13 +146,13 @@ def _converted(b: Builder, value: Value, how: str, signed: bool, less: Value) ->
     """Return numbers as tiles read them."""
     if how == "pairs":
         wide = ir.VectorType(I16, value.type.count)
-        return b.sub(b.sext(value, wide) if signed else b.zext(value, wide), _same(b, less, wide))
+        return b.sub(b.sext(value, wide) if signed else b.zext(value, wide), same_number(b, less, wide))
     if signed and how == "vnni":
         return b.xor(value, ir.Constant(value.type, [128] * value.type.count))
     return value
 
 
-def _same(b: Builder, number: Value, kind: ir.Type) -> Value:
+def same_number(b: Builder, number: Value, kind: ir.Type) -> Value:
     """Return a vector whose lanes have one number."""
     none = ir.Constant(kind, ir.Undefined)
     one = b.insert_element(none, b.trunc(number, kind.element), ir.IntType(32)(0))
@@ -208,7 +208,7 @@ def _make_put(lanes: int, size: int) -> Any:
     def put(_: Any, to: Any, value: Any) -> Any:
         def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
             many = ir.VectorType(kind, lanes)
-            b.store(_same(b, a[1], many), pointer(b, a[0], many), align=1)
+            b.store(same_number(b, a[1], many), pointer(b, a[0], many), align=1)
             return context.get_dummy_value()
 
         return types.void(types.int64, types.int64), emit

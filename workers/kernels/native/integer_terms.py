@@ -16,7 +16,7 @@ import llvmlite.ir as ir
 import numpy as np
 
 from .compiler import types
-from .compiler.language import intrinsic
+from .compiler.language import inlined, intrinsic
 from .integer_copy import LEAST_POINT, MOST_POINT
 from .integer_dot import GROUP, ONES, multiply_groups, register_bits
 from .integers import clear16, load_s32, store_s32
@@ -26,6 +26,17 @@ from .vec import I8, I16, I64, LANES, VI, WIDTH, Builder, Value, fload, fstore, 
 _MOST_UNITS: Final = 4194304.0
 #: A rest of a bias up to this part of it is an error of float32.
 _NO_REST: Final = 2.0**-22
+
+
+@inlined
+def left_point(address: int, shift: int, less: bool) -> int:
+    """Return the zero point (s32 at an address; 0: none) of numbers as they are packed: with ``shift``, or ``less`` itself."""
+    point = shift
+    if address != 0:
+        point += load_s32(address)
+        if less:
+            point -= max(LEAST_POINT, min(MOST_POINT, load_s32(address)))
+    return point
 
 
 def make(isa: str, how: str, exact: bool, bias: str, less: bool, kind: str) -> tuple[Callable[..., None], Any]:
@@ -40,7 +51,7 @@ def make(isa: str, how: str, exact: bool, bias: str, less: bool, kind: str) -> t
     One item of work is a block of 16 outputs.
     """
     size = GROUP[how]
-    total = _make_total(how, register_bits(isa), kind)
+    total = make_total(how, register_bits(isa), kind)
 
     def bias_of(address: int) -> float:
         if bias == "f32":
@@ -52,11 +63,7 @@ def make(isa: str, how: str, exact: bool, bias: str, less: bool, kind: str) -> t
         weight_scales: int, dst_scale: int, to_terms: int, to_factors: int, to_offsets: int, groups: int,
         scale_step: int, blocks: int, channels: int, shift: int, added: float,
     ) -> None:  # fmt: skip
-        minus = shift
-        if src_point != 0:
-            minus += load_s32(src_point)
-            if less:
-                minus -= max(LEAST_POINT, min(MOST_POINT, load_s32(src_point)))
+        minus = left_point(src_point, shift, less)
         common = 1.0
         if src_scale != 0:
             common *= fload(src_scale)
@@ -109,7 +116,7 @@ def make(isa: str, how: str, exact: bool, bias: str, less: bool, kind: str) -> t
     return terms, types.void(*[types.int64] * 17, types.float64)
 
 
-def _make_total(how: str, bits: int, kind: str) -> Any:
+def make_total(how: str, bits: int, kind: str) -> Any:
     """Return the intrinsic that writes the sums of 16 outputs' weights: groups, address of weights, address of sums."""
 
     @intrinsic
@@ -124,7 +131,7 @@ def _make_total(how: str, bits: int, kind: str) -> Any:
             zero = ir.Constant(VI, [0] * LANES)
             for phi, start in ((left, groups), (at, weights), (value, zero)):
                 phi.add_incoming(start, before)
-            if GROUP[how] == 4:
+            if GROUP[how] == 4 or kind == "s16":
                 row, step = b.load(pointer(b, at, VI), align=4), WIDTH
             else:
                 narrow = b.load(pointer(b, at, ir.VectorType(I8, 2 * LANES)), align=4)

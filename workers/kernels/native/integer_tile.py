@@ -7,6 +7,7 @@ not unrolled, as that of `reduce_tile`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 import llvmlite.ir as ir
@@ -15,6 +16,7 @@ from poolrt.cachestore.deferred_dataclass import dataclass
 
 from .compiler import types
 from .compiler.language import intrinsic
+from .first_lanes import store_first
 from .integer_dot import GROUP, ONES, multiply_groups
 from .vec import (
     F32,
@@ -45,6 +47,8 @@ SIZES: Final = {"u8": 1, "s8": 1, "s32": 4, "f32": 4}
 _ROUND: Final = 12582912.0
 #: The largest float32 that an int32 holds.
 _MOST: Final = 2147483520.0
+#: Bits of registers of which lanes are stored by a mask as fast as all.
+_HAS_MASKS: Final = 512
 _V8: Final = ir.VectorType(I8, LANES)
 
 
@@ -55,9 +59,9 @@ class IntegerTile:
     ``how`` and ``bits`` say how groups are multiplied, ``runs`` are lengths of runs of neighbouring positions. ``dtype``
     and ``residual`` are the data types of dst and of what is added ("": nothing). ``exact`` sums are stored as they are;
     others are scaled. ``part`` if the lanes behind the last output must not be stored. ``kind`` is the data type of
-    weights. With ``counts``, the tile adds up the weights of each output, and sums get a multiple of that. With
-    ``straddles``, the first outputs of a tile may be others', too, and are not stored. The outputs of a block belong to
-    ``parts`` groups, whose sources are ``apart`` bytes from each other.
+    weights, ``s16`` of bytes that were widened when they were packed. With ``counts``, the tile adds up the weights of each
+    output, and sums get a multiple of that. With ``straddles``, the first outputs of a tile may be others', too, and are not
+    stored. The outputs of a block belong to ``parts`` groups, whose sources are ``apart`` bytes from each other.
     """
 
     how: str
@@ -113,7 +117,7 @@ def make_integer_tile(shape: IntegerTile) -> Any:
     ) -> Any:  # fmt: skip
         def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
             arguments = TileArguments(*a)
-            emit_stores(b, shape, arguments, _emit_sums(b, shape, arguments))
+            emit_stores(b, shape, arguments, emit_sums(b, shape, arguments))
             return context.get_dummy_value()
 
         return types.void(*[types.int64] * 16, types.float32, types.float32, types.float32, *[types.int64] * 3), emit
@@ -121,11 +125,15 @@ def make_integer_tile(shape: IntegerTile) -> Any:
     return tile
 
 
-def _emit_sums(b: Builder, shape: IntegerTile, a: TileArguments) -> list[Value]:
-    """Return the sums, position by position, the blocks of one position side by side."""
+def emit_sums(b: Builder, shape: IntegerTile, a: TileArguments, rows: Sequence[Value] = ()) -> list[Value]:
+    """Return the sums, position by position, the blocks of one position side by side.
+
+    Those of a position begin with its vector of ``rows``, too, if there are any.
+    """
     blocks = range(shape.blocks)
-    row_bytes = LANES * GROUP[shape.how]
+    row_bytes = WIDTH if shape.kind == "s16" else LANES * GROUP[shape.how]
     start = [b.load(pointer(b, b.add(a.terms, I64(WIDTH * j)), VI), align=4) for j in blocks]
+    starts = [b.add(value, row) for row in rows for value in start] or start * sum(shape.runs)
     before = b.block
     outer, inner, latch, done = (b.append_basic_block(name) for name in ("step", "group", "next", "store"))
     b.branch(outer)
@@ -133,7 +141,7 @@ def _emit_sums(b: Builder, shape: IntegerTile, a: TileArguments) -> list[Value]:
     b.position_at_end(outer)
     t = _phi(b, I64, I64(0), before)
     first_row = _phi(b, I64, a.weights, before)
-    carried = [_phi(b, VI, start[j], before) for _ in range(sum(shape.runs)) for j in blocks]
+    carried = [_phi(b, VI, value, before) for value in starts]
     zero = ir.Constant(VI, [0] * LANES)
     carried += [_phi(b, VI, zero, before) for _ in blocks if shape.counts]
     entry = b.add(a.steps, b.mul(t, I64(16)))
@@ -193,7 +201,7 @@ def _word(b: Builder, shape: IntegerTile, at: Value) -> Value:
 
 def _weights(b: Builder, shape: IntegerTile, address: Value) -> Value:
     """Load one group of 16 outputs: bytes as they are, or widened to 16 bits."""
-    if GROUP[shape.how] == 4:
+    if GROUP[shape.how] == 4 or shape.kind == "s16":
         return b.load(pointer(b, address, VI), align=4)
     narrow = b.load(pointer(b, address, ir.VectorType(I8, 2 * LANES)), align=4)
     return b.bitcast((b.sext if shape.kind == "s8" else b.zext)(narrow, ir.VectorType(I16, 2 * LANES)), VI)
@@ -202,7 +210,10 @@ def _weights(b: Builder, shape: IntegerTile, address: Value) -> Value:
 def emit_stores(b: Builder, shape: IntegerTile, a: TileArguments, sums: list[Value]) -> None:
     """Store sums, position by position, as the shape says: scaled, with what is added, bounded and rounded."""
 
+    by_pieces = shape.bits < _HAS_MASKS and not shape.straddles
+
     def stores(part: bool) -> None:
+        first: list[tuple[list[Value], list[Value]]] = [([], []) for _ in range(shape.blocks)]
         masks = [_mask(b, shape, a, j) if part else None for j in range(shape.blocks)]
         factors, offsets = (
             [b.load(pointer(b, b.add(at, I64(WIDTH * j)), VF), align=4) for j in range(shape.blocks)]
@@ -225,7 +236,14 @@ def emit_stores(b: Builder, shape: IntegerTile, a: TileArguments, sums: list[Val
                     value = fma(b, load_float(b, other, shape.residual, masks[j]), weight, value)
                 value = minimum(b, maximum(b, value, bounds[0]), bounds[1])
                 value = narrowed(b, value, shape.dtype, point)
-            store_lanes(b, to, value, masks[j])
+            if part and by_pieces:
+                first[j][0].append(to)
+                first[j][1].append(value)
+            else:
+                store_lanes(b, to, value, masks[j])
+        for j, (places, values) in enumerate(first):
+            if places:
+                store_first(b, places, values, b.sub(a.count, I64(LANES * j)))
 
     if not shape.part:
         stores(False)

@@ -34,16 +34,18 @@ def integer_product(
     """Return the product of bytes less their zero points, as int32; with ``scales`` times both, as float32.
 
     ``left`` has one zero point and one scale, the matrix ``right`` one of both or one for each column; any of them may be
-    computed. Returns None for operands that integer kernels do not multiply.
+    computed. A batch of right matrices has one zero point. Returns None for operands that integer kernels do not multiply.
     """
     m = call.math
     bytes_ = ("uint8", "int8")
     single = left_zero is None or math.prod(left_zero.shape) == 1
-    if len(left.shape) < 2 or len(right.shape) != 2 or not single:
+    if min(len(left.shape), len(right.shape)) < 2 or not single:
         return None
     if dtype_of(left) not in bytes_ or dtype_of(right) not in bytes_:
         return None
     point = _point(call, right_zero)
+    if len(right.shape) != 2:
+        return None if scales else _batch_product(call, left, left_zero, right, point)
     # Known numbers are packed once, whatever their type is; computed ones without a zero point are multiplied as they are.
     computed, none = isinstance(right, Value), not isinstance(point, Value) and not point.any()
     few = computed and math.prod(left.shape[:-1]) <= _FEW_ROWS and right.shape[1] >= _LEAST_COLUMNS
@@ -73,6 +75,20 @@ def integer_product(
     if weights:
         factor = m.binary(factor, weights["weights"], "mul")
     return m.binary(result, m.binary(sums, factor, "mul"), "sub")
+
+
+def _batch_product(
+    call: NodeCall, left: Operand, left_zero: Operand | None, right: Operand, point: Operand
+) -> Operand | None:
+    """Return the products of a batch of right matrices as int32, None if these have several zero points."""
+    m, rank = call.math, max(len(left.shape), len(right.shape))
+    if point.shape:
+        return None
+    left, right = (m.value(m.reshape(each, (*(1,) * (rank - len(each.shape)), *each.shape))) for each in (left, right))
+    points = {"weights": point}
+    if left_zero is not None:
+        points["src"] = m.reshape(m.cast(left_zero, "int32"), ())
+    return call.graph.matmul(left, right, dtype="int32", zero_points=points, name=call.name_part("product"))
 
 
 def _point(call: NodeCall, zero: Operand | None) -> Operand:

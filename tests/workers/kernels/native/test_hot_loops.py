@@ -27,6 +27,11 @@ def matmul(rows: int, left: str, right: str, result: str) -> OpDesc:
     return Matmul(MemoryDesc((rows, 256), left), weights, None, MemoryDesc((rows, 512), result))
 
 
+def batch() -> OpDesc:
+    left, right = MemoryDesc((4, 64, 256), "u8"), MemoryDesc((4, 256, 128), "u8")
+    return Matmul(left, right, None, MemoryDesc((4, 64, 128), "s32"))
+
+
 def product(rows: int, depth: int, columns: int, tag: str = "") -> OpDesc:
     weights = MemoryDesc((depth, columns), "f32", tag)
     return Matmul(MemoryDesc((rows, depth), "f32"), weights, None, MemoryDesc((rows, columns), "f32"))
@@ -60,6 +65,8 @@ def matmul_nbits(rows: int) -> OpDesc:
             (matmul(12, "s8", "s8", "s32"), "avx512_vnni", "native:packed_vnni", "counted weights"),
             (matmul(1, "s8", "s8", "s32"), "avx512_vnni", "native:packed_vnni", "counted weights of one row"),
             (matmul(64, "u8", "s8", "s32"), "", "native:packed_pairs", "matmul"),
+            (batch(), "avx512_vnni", "native:batch_vnni", "batch"),
+            (batch(), "", "native:batch_pairs", "batch"),
             (matmul(64, "bf16", "bf16", "f32"), "avx512_bf16", "native:packed_bf16", "quick"),
             (product(64, 256, 512), "", "native:tiles", "matmul"),
             (product(64, 256, 3), "", "native:tiles", "few columns"),
