@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
@@ -16,6 +17,7 @@ from poolrt.workers.ipc.protocol import Kind
 from .connection.link import Link
 from .connection.session import Session
 from .runs.cut_outputs import Cut, hidden_outputs
+from .runs.first_runs import import_first_runs
 from .runs.loaded_model import LoadedModel
 from .runs.model_run import ModelRun
 from .runs.placed_runs import PlacedRun
@@ -34,6 +36,8 @@ if TYPE_CHECKING:
 IN_FLIGHT: Final = 256
 #: A number for each model of this process.
 _NUMBERS: Final = itertools.count()
+
+os.register_at_fork(before=import_first_runs)
 
 
 @dataclass(frozen=True, slots=True)

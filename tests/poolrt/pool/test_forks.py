@@ -157,6 +157,44 @@ def test_a_child_that_exits_does_not_wait_for_the_parents_futures(settings: dict
     assert subprocess.run(command, timeout=3 * BOUND_S, check=False).returncode == 0
 
 
+_IMPORTING = """
+    import os, signal, sys, threading, time
+    import numpy as np
+    import poolrt
+
+    class Slow:
+        # It holds up the thread that imports the modules of futures first.
+        begun = threading.Event()
+        def find_spec(self, name, path=None, target=None):
+            if name == "poolrt.runs.submitted_run":
+                self.begun.set()
+                time.sleep(0.3)
+
+    graph = poolrt.Graph()
+    graph.output("y", graph.eltwise(graph.input("x", (4, 8), "float32"), "relu"))
+    home, x = sys.argv[1], np.ones((4, 8), np.float32)
+    with poolrt.Pool(workers=1, threads=1, home=home, redis_url=f"unix://{home}/none.sock", arena_bytes=64 << 20) as pool:
+        model = pool.load(graph)
+        model.run(x=x)
+        assert "poolrt.runs.submitted_run" not in sys.modules
+        sys.meta_path.insert(0, Slow())
+        thread = threading.Thread(target=lambda: model.submit(x=x).result(20))
+        thread.start()
+        assert Slow.begun.wait(20)
+        child = os.fork()
+        if not child:
+            signal.alarm(20)
+            os._exit(0 if model.submit(x=x).result(20)["y"].sum() == 32 else 1)
+        thread.join()
+        sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+def test_a_child_forked_while_a_thread_imports_what_futures_need_has_futures(settings: dict[str, Any]) -> None:
+    command = [sys.executable, "-W", "ignore", "-c", textwrap.dedent(_IMPORTING), settings["home"]]
+    assert subprocess.run(command, timeout=3 * BOUND_S, check=False).returncode == 0
+
+
 def _sockets() -> set[str]:
     """Return the names of the sockets that this process has open."""
     found = set()

@@ -25,6 +25,7 @@ from poolrt.workers.desc import (
 )
 from poolrt.workers.implementations.contract import REFERENCE
 from tests.references import reference
+from tests.references.data_types import rounded
 from tests.references.magnitudes import gradient_magnitudes
 from tests.references.pooling import pooling_winners
 from tests.workers.desc.layouts import LAYOUTS, laid_out
@@ -99,7 +100,7 @@ def values(op: OpDesc, attr: PrimitiveAttr, seed: int) -> dict[int, Array]:
     args = arguments(op, attr, seed, -bound, bound)
     if isinstance(op, NonMaxSuppression):
         # Others would leave no box.
-        args[Arg.SRC_2] = np.array([7.0, 0.5, 0.0])
+        args[Arg.SRC_2] = rounded(np.array([7.0, 0.5, 0.0]), op.limits.dtype)
     if isinstance(op, GridSample):
         # Places beside src and a little outside of it, some half way between elements.
         args[Arg.SRC_1] = np.random.default_rng(seed).integers(-11, 12, op.grid.dims) / 8
