@@ -8,7 +8,7 @@ from poolrt.cachestore.deferred_dataclass import replace
 
 from ...desc import Arg, Matmul, PrimitiveAttr
 from ...engines.target import Target
-from ...kernels.native.integer_copy import LEAST_POINT, MOST_POINT
+from ...kernels.native.point_limits import LEAST_POINT, MOST_POINT
 from ...kernels.spec import KernelSpec
 from ..program import LaunchArgument, Program
 from .batch_products import batch_products

@@ -7,7 +7,7 @@ correction for it, which would read all weights.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 import llvmlite.ir as ir
 
@@ -15,11 +15,8 @@ from .compiler import types
 from .compiler.language import intrinsic
 from .integer_weights import interleave_rows
 from .integers import load_s32
+from .point_limits import LEAST_POINT, MOST_POINT
 from .vec import I8, I16, Builder, Value, pointer
-
-#: The zero points that any 8-bit integer may have; numbers less these have 10 bits.
-LEAST_POINT: Final = -128
-MOST_POINT: Final = 255
 
 
 def make(isa: str, how: str, signed: bool) -> tuple[Callable[..., None], Any]:

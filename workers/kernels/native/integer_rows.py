@@ -10,11 +10,11 @@ import llvmlite.ir as ir
 from .compiler import types
 from .compiler.language import intrinsic
 from .integer_bounds import make_bounds
-from .integer_copy import LEAST_POINT, MOST_POINT
 from .integer_dot import GROUP
 from .integer_rows_tile import UNIT, RowsTile, make_rows_tile
 from .integer_tile import SIZES
 from .integers import clear16, load_s32, store_s32
+from .point_limits import LEAST_POINT, MOST_POINT
 from .short_copy import copy_short
 from .stack_room import stack_room
 from .vec import I32, I64, VI, Builder, Value, call, pointer

@@ -17,9 +17,9 @@ import numpy as np
 
 from .compiler import types
 from .compiler.language import inlined, intrinsic
-from .integer_copy import LEAST_POINT, MOST_POINT
 from .integer_dot import GROUP, ONES, multiply_groups, register_bits
 from .integers import clear16, load_s32, store_s32
+from .point_limits import LEAST_POINT, MOST_POINT
 from .vec import I8, I16, I64, LANES, VI, WIDTH, Builder, Value, fload, fstore, pointer
 
 #: Whole units of a bias that an error of float32 does not change.

@@ -15,7 +15,7 @@ import pytest
 from poolrt.workers.desc import Arg, PrimitiveAttr, Quantisation, zero_points_of
 from poolrt.workers.implementations.primitive_desc import primitive_desc
 from poolrt.workers.kernels.native.compiler.codegen import compile_kernel
-from poolrt.workers.kernels.native.integer_copy import LEAST_POINT, MOST_POINT
+from poolrt.workers.kernels.native.point_limits import LEAST_POINT, MOST_POINT
 from poolrt.workers.kernels.native.winograd_scheme import FACTORS, SCHEMES, Scheme
 from tests.workers.kernels.native.test_conv import loops_with_multiplications
 from tests.workers.levels import target_of
