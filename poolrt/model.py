@@ -17,7 +17,6 @@ from poolrt.workers.ipc.protocol import Kind
 from .connection.link import Link
 from .connection.session import Session
 from .runs.cut_outputs import Cut, hidden_outputs
-from .runs.first_runs import import_first_runs
 from .runs.loaded_model import LoadedModel
 from .runs.model_run import ModelRun
 from .runs.placed_runs import PlacedRun
@@ -37,7 +36,21 @@ IN_FLIGHT: Final = 256
 #: A number for each model of this process.
 _NUMBERS: Final = itertools.count()
 
-os.register_at_fork(before=import_first_runs)
+
+def _import_first_runs() -> None:
+    """Import what first runs, futures and maps import, and wait for threads that import some of it, before a fork.
+
+    A child that needs a module that another thread imports would wait for that thread for ever: it does not exist there, and
+    Python keeps its lock.
+    """
+    import poolrt.functions.call_rings
+    import poolrt.workers.engines.object_loader
+    import poolrt.workers.primitives.entry  # noqa: F401 - imported for later calls
+
+    from .runs import mapped_runs, ring_ends, ring_run, submitted_run  # noqa: F401 - the same
+
+
+os.register_at_fork(before=_import_first_runs)
 
 
 @dataclass(frozen=True, slots=True)
