@@ -21,6 +21,7 @@ from poolrt.workers.desc import (
     OpDesc,
     Pooling,
     PrimitiveAttr,
+    Reduction,
     Resampling,
 )
 from poolrt.workers.implementations.contract import REFERENCE
@@ -168,5 +169,8 @@ def threshold(op: OpDesc, dtype: str, implementation: str) -> float:
     """
     kind = "binary pow" if isinstance(op, Binary) and op.algorithm == "pow" else op.kind
     if dtype == "f32" and not implementation.startswith(REFERENCE):
+        if isinstance(op, Reduction) and op.algorithm == "mul" and op.dst.elements:
+            # Each multiplication rounds, by at most half a unit.
+            return max(FAST[kind], op.src.elements // op.dst.elements * EPSILON / 2)
         return FAST.get(kind, 0.0)
     return DIFFERENCES.get(kind, LAST_PLACE[dtype]) if dtype == "f64" else LAST_PLACE.get(dtype, 0.0)
