@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 from ...desc import Matmul, MemoryDesc
@@ -21,11 +22,4 @@ def batch_products(op: Matmul) -> tuple[int, list[tuple[int, int]], list[int]]:
 
 def _numbers(md: MemoryDesc) -> dict[tuple[int, ...], int]:
     """Return the number of each matrix of a batch by its index."""
-    found: dict[tuple[int, ...], int] = {}
-    for number in range(math.prod(md.dims[:-2])):
-        index, rest = list[int](), number
-        for size in reversed(md.dims[:-2]):
-            index.insert(0, rest % size)
-            rest //= size
-        found[tuple(index)] = number
-    return found
+    return {index: number for number, index in enumerate(itertools.product(*map(range, md.dims[:-2])))}
