@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import threading
+from collections.abc import Callable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from weakref import WeakSet
@@ -13,6 +15,17 @@ if TYPE_CHECKING:
 Lock = TypeVar("Lock")
 #: The method by which CPython's own modules, such as `threading` and `logging`, make their locks free in a forked process.
 _RENEW: Final = "_at_fork_reinit"
+#: The method by which `threading.Condition` asks whether the calling thread holds a lock.
+_IS_OWNED: Final = "_is_owned"
+
+
+def held_by_this_thread(lock: threading.RLock) -> Callable[[], bool]:
+    """Return a function that returns whether the calling thread holds the lock: then it would not wait for it.
+
+    A finalizer or a signal's handler may run in the middle of what its thread does with the lock.
+    """
+    is_owned: Callable[[], bool] = getattr(lock, _IS_OWNED)
+    return is_owned
 
 
 def freed_in_children(lock: Lock) -> Lock:

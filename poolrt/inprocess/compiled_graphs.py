@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import numpy as np
 
 from poolrt.cachestore.deferred_namedtuple import NamedTuple
-from poolrt.cachestore.forked_locks import freed_in_children
+from poolrt.cachestore.forked_locks import freed_in_children, held_by_this_thread
 from poolrt.cachestore.garbage import collection_paused
 from poolrt.graph.constant import Constant, storage_type
 from poolrt.graph.lower import lower
@@ -63,7 +63,8 @@ class CompiledGraphs:
     """Runs graphs, one for each set of shapes and variant, with one set of constants. ``make`` returns a graph.
 
     Guarantees: threads that need the same new graph at once get one, which one of them makes while the others wait; runs
-    of graphs that exist do not wait for it if the context is shared. Equal constants of the graphs are one.
+    of graphs that exist do not wait for it if the context is shared. Equal constants of the graphs are one. A finalizer or a
+    signal's handler may run a graph in the middle of a run of its thread: it computes in memory of its own.
     """
 
     def __init__(
@@ -101,7 +102,10 @@ class CompiledGraphs:
         #: Runs as the last time, if only the memory of the inputs has changed.
         self.repeat: Repeat = repeat_nothing
         #: The second is for tasks of a threadpool: the holder of the first may be waiting for such a task.
-        self._turns = freed_in_children(threading.Lock()), freed_in_children(threading.Lock())
+        self._turns = freed_in_children(threading.RLock()), freed_in_children(threading.RLock())
+        held = [stream.is_held for stream in streams.values()]
+        held += [] if context.shared else [held_by_this_thread(turn) for turn in self._turns]
+        self._held: Final = held
         weakref.finalize(self, context.forget, identity).atexit = False
 
     def run(
@@ -120,6 +124,8 @@ class CompiledGraphs:
         is this array then. ``names`` are those of the inputs for `repeat`, if the constructor was given none.
         """
         within = self._could_be_within and any(pool.get_in_parallel() for pool in self._pools)
+        if not within and self._is_inside():
+            return self._run_inside(arrays, addresses, variant, make, into)
         if self._instances.shared:
             return self._execute(arrays, addresses, variant, make, into, within, names)
         with self._turns[within]:
@@ -134,10 +140,11 @@ class CompiledGraphs:
         self, runs: int, arrays: Sequence[NDArray[Any]], addresses: Sequence[int], variant: str, make: MakeGraph
     ) -> tuple[LoweredPlan, list[list[int]]]:
         """Run once and then ``runs`` times; return the plan and the times of each step in the later runs, in nanoseconds."""
+        is_inside = self._is_inside()
         with self._turns[False]:
             graph = self.find(tuple([array.shape for array in arrays]), variant, make)
             times: list[list[int]] = [[] for _ in graph.lowered.plan.steps]
-            executor = graph.executor(False, False, lambda step, nanoseconds: times[step].append(nanoseconds))
+            executor = graph.executor(is_inside, False, lambda step, nanoseconds: times[step].append(nanoseconds))
             arrays, addresses = _with_room(arrays, addresses, executor.behind)
             outputs, places = self._take_outputs(_ports(executor.plan), arrays, {})
             for _ in range(runs + 1):
@@ -180,14 +187,16 @@ class CompiledGraphs:
             self._latest = latest = _Latest(thread, shapes, variant, verbose, jobs, found, ports, behind)
             self.repeat = repeat_nothing
             names = self._names or names
-            if names and not (verbose or within):
+            if names and executor.alone is not None and not (verbose or within):
                 inputs = [
                     Input(name, array.dtype, array.shape, array.nbytes, SLACK * (number in behind))
                     for number, (name, array) in enumerate(zip(names, arrays, strict=True))
                 ]
                 run = Run(variant, inputs, ports, jobs, found, threading.get_ident() if self._instances.shared else 0)
                 asked = self._pools if self._could_be_within else ()
-                self.repeat = repeat_run(run, self._engine, self._instances, asked, self._jobs)
+                self.repeat = repeat_run(run, self._engine, self._instances, asked, self._jobs, executor.is_running)
+        if (within or executor.alone is None) and executor.is_running():
+            return self._run_inside(arrays, addresses, variant, make, into)
         if latest.behind:
             arrays, addresses = _with_room(arrays, addresses, latest.behind)
         if into:
@@ -197,6 +206,26 @@ class CompiledGraphs:
             for name, dims, dtype, nbytes in latest.ports:
                 outputs[name], place = take(dims, dtype, nbytes)
                 places.append(place)
+        executor.run(addresses, places)
+        return outputs
+
+    def _is_inside(self) -> bool:
+        """Return whether the calling thread is in the middle of a run, which a finalizer or a signal's handler interrupts."""
+        return any(is_held() for is_held in self._held)
+
+    def _run_inside(
+        self,
+        arrays: Sequence[NDArray[Any]],
+        addresses: Sequence[int],
+        variant: str,
+        make: MakeGraph,
+        into: Mapping[str, NDArray[Any]] | None,
+    ) -> Outputs:
+        """Run in the middle of another run of the calling thread, on this thread and in memory that is dropped afterwards."""
+        shapes = tuple([array.shape for array in arrays])
+        executor = self._executor(shapes, variant, make, True, self._engine.verbose.executes)
+        arrays, addresses = _with_room(arrays, addresses, executor.behind)
+        outputs, places = self._take_outputs(_ports(executor.plan), arrays, into or {})
         executor.run(addresses, places)
         return outputs
 

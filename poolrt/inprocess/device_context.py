@@ -22,7 +22,7 @@ from typing import Any, Final, TypeVar
 
 from poolrt.cachestore.deferred_dataclass import dataclass
 from poolrt.cachestore.deferred_namedtuple import NamedTuple
-from poolrt.cachestore.forked_locks import freed_in_children
+from poolrt.cachestore.forked_locks import freed_in_children, held_by_this_thread
 from poolrt.cachestore.lru import checked_capacity
 from poolrt.workers.desc import Arg
 from poolrt.workers.engines.engine import Engine
@@ -125,7 +125,9 @@ class DeviceContext:
         self.given_stream = stream
         self._stream = stream
         #: For counters too, and so that no finalizer waits for the lock of the instances.
-        self._lock = freed_in_children(threading.Lock())
+        self._lock = freed_in_children(threading.RLock())
+        #: True in a finalizer or a signal's handler that runs in the middle of a change of the instances: it changes none.
+        self._is_changing = held_by_this_thread(self._lock)
         #: The least recently used first.
         self._instances: OrderedDict[InstanceKey, Any] = OrderedDict()
         #: The instance that was used last and is still kept, if there is one.
@@ -168,8 +170,8 @@ class DeviceContext:
     @property
     def nbytes(self) -> int:
         """The bytes that the instances keep alive; what several of them share counts once."""
+        self._drop_gone()
         with self._lock:
-            self._drop_gone()
             return self._bytes
 
     def submit(self, primitive: Primitive, args: Mapping[int, Memory] | Mapping[Arg, Memory]) -> None:
@@ -212,6 +214,8 @@ class DeviceContext:
 
     def find(self, key: InstanceKey) -> Any | None:
         """Return the instance of a key, from now on the most recently used; None if there is none."""
+        if self._is_changing():
+            return self._instances.get(key)
         with self._lock:
             found = self._instances.get(key)
             if found is not None:
@@ -236,8 +240,10 @@ class DeviceContext:
 
     def add(self, key: InstanceKey, instance: Any) -> None:
         """Keep an instance in the place of the key's former one; evict the least recently used beyond the bounds."""
+        if self._is_changing():
+            return
+        self._drop_gone()
         with self._lock:
-            self._drop_gone()
             self._created += 1
             evicted = [self._drop(key)] if key in self._instances else []
             self._hold(key, instance)
@@ -260,35 +266,36 @@ class DeviceContext:
         """Have other bounds from now on; None leaves one as it is. Raises as the constructor."""
         most = self.capacity if capacity is None else _check_bound("capacity", capacity)
         most_bytes = self.capacity_bytes if capacity_bytes is None else _check_bound("capacity_bytes", capacity_bytes)
+        self._drop_gone()
+        is_inside = self._is_changing()
         with self._lock:
-            self._drop_gone()
             self.capacity, self.capacity_bytes = most, most_bytes
-            evicted = self._evict()
+            evicted = [] if is_inside else self._evict()
             self.output_memory.set_capacity(most_bytes // _OUTPUT_SHARE)
         del evicted
 
     def instances(self) -> dict[InstanceKey, Any]:
         """Return the instances, the least recently used first."""
+        self._drop_gone()
         with self._lock:
-            self._drop_gone()
             return dict(self._instances)
 
     def contents(self) -> list[ContextEntry]:
         """Return what the context holds, the least recently used first."""
+        self._drop_gone()
         with self._lock:
-            self._drop_gone()
             return [
                 ContextEntry(
                     key.what, getattr(key.executor, "graph", ""), key.shapes, key.details, key.thread,
-                    sum(nbytes for _, nbytes in self._parts[key]),
+                    sum(nbytes for _, nbytes in self._parts.get(key, ())),
                 )
                 for key in self._instances
             ]  # fmt: skip
 
     def statistics(self) -> ContextStatistics:
         """Return the number of instances, and the counters."""
+        self._drop_gone()
         with self._lock:
-            self._drop_gone()
             found = self._found + self.count_again() - self._looks
             self._looks += 1
             counts = (found, self._created, self._evicted, self._forgotten)
@@ -330,13 +337,18 @@ class DeviceContext:
     def _forget(self, belongs: Callable[[InstanceKey, object], bool]) -> None:
         self._gone.append(belongs)
         # If the garbage collector interrupts a thread that holds the lock, that thread's next call drops the instances.
-        if self._lock.acquire(blocking=False):
+        if not self._is_changing() and self._lock.acquire(blocking=False):
             try:
-                self._drop_gone()
+                self._drop_forgotten()
             finally:
                 self._lock.release()
 
     def _drop_gone(self) -> None:
+        if self._gone and not self._is_changing():
+            with self._lock:
+                self._drop_forgotten()
+
+    def _drop_forgotten(self) -> None:
         while self._gone:
             belongs = self._gone.popleft()
             for key in [key for key, value in self._instances.items() if belongs(key, value)]:

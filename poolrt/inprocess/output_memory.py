@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from poolrt.cachestore.forked_locks import freed_in_children
+from poolrt.cachestore.forked_locks import freed_in_children, held_by_this_thread
 from poolrt.workers.memory.array_room import ArrayRoom
 
 if TYPE_CHECKING:
@@ -50,7 +50,8 @@ class OutputMemory:
     """Keeps up to ``capacity_bytes`` of memory for outputs. Safe from many threads."""
 
     def __init__(self, capacity_bytes: int) -> None:
-        self._lock = freed_in_children(threading.Lock())
+        self._lock = freed_in_children(threading.RLock())
+        self._is_held = held_by_this_thread(self._lock)
         #: By size, the least recently used size first.
         self._rooms: OrderedDict[int, list[_OutputRoom]] = OrderedDict()
         self._capacity = capacity_bytes
@@ -84,6 +85,10 @@ class OutputMemory:
                 array = whole.view()
                 if getrefcount(room.bytes) == _TAKEN and (nbytes == self._newest or self._use(nbytes)):
                     return array, room.address
+        if self._is_held():
+            # A finalizer or a signal's handler in the middle of what follows: the memory is not kept.
+            room = _OutputRoom(shape, dtype, nbytes)
+            return room.formed[0].view(), room.address
         with self._lock:
             rooms = self._rooms.get(nbytes)
             for room in rooms or ():

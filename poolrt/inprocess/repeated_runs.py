@@ -59,9 +59,17 @@ def repeat_nothing(inputs: Mapping[str, Any], variant: str) -> Outputs | None:
 
 
 def repeat_run(
-    run: Run, engine: Engine, context: DeviceContext, asked: Sequence[ThreadpoolInterface], on_pools: JobsOnPools
+    run: Run,
+    engine: Engine,
+    context: DeviceContext,
+    asked: Sequence[ThreadpoolInterface],
+    on_pools: JobsOnPools,
+    is_held: Callable[[], bool],
 ) -> Repeat:
-    """Return what runs as the last time. The pools that are ``asked`` may be running the task that asks for it."""
+    """Return what runs as the last time. The pools that are ``asked`` may be running the task that asks for it.
+
+    ``is_held`` says whether the calling thread is in the middle of another run, which the one that is asked for interrupts.
+    """
     if not IS_THERE:
         return repeat_nothing
     variant, wanted, ports, jobs, find, owner = run
@@ -72,7 +80,7 @@ def repeat_run(
 
     def repeat(inputs: Mapping[str, Any], wanted_variant: str) -> Outputs | None:
         executor = find()
-        if executor is None or context.latest is not executor or (alone := executor.alone) is None:
+        if executor is None or context.latest is not executor or (alone := executor.alone) is None or is_held():
             return None
         if owner and get_ident() != owner:
             return None

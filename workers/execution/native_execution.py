@@ -51,6 +51,7 @@ class CpuExecution:
         Within a task of the threadpool it does the same if the pool takes regions of tasks, and otherwise runs in place.
         """
         if stream.is_sequential and text is None:
+            is_inside = self._scratchpad > 0 and stream.is_held()
             with stream.order:
                 try:
                     alone = self._alone.pop()
@@ -58,18 +59,18 @@ class CpuExecution:
                     alone = BoundLaunches(self._primitive, tuple(args))
                 addresses = [memory.address for memory in args.values()]
                 if self._scratchpad and _SCRATCHPAD not in args:
-                    addresses.append(stream.scratchpad(self._scratchpad).address)
+                    scratchpad = scratchpad_of(stream, self._scratchpad, is_inside)
+                    addresses.append(scratchpad.address)
                 alone.run(addresses)
                 self._alone.append(alone)
             return
         pool, within, asynchronous = Computing.on(stream.pool)
-        jobs = Jobs.on(pool, self.jobs)
+        jobs, is_inside = Jobs.on(pool, self.jobs), within or stream.is_held()
         # Within a task without the lock: the pool may let this thread run another task of the stream meanwhile.
         with _UNLOCKED if within else stream.order:
             used: dict[int, Addressed] = {**args}
             if _SCRATCHPAD not in used:
-                nbytes = self._scratchpad
-                used[_SCRATCHPAD] = stream.take_scratchpad(nbytes) if within else stream.scratchpad(nbytes)
+                used[_SCRATCHPAD] = scratchpad_of(stream, self._scratchpad, is_inside)
             if asynchronous:
                 # The bytes too: the memory may get others before the tasks have run.
                 keep = (used, [memory.owner for memory in args.values()])
@@ -88,6 +89,11 @@ class CpuExecution:
     def regions(self, used: Mapping[int, Addressed], jobs: Jobs, keep: object) -> PackedRegions:
         """Return new launches on memory by argument, the scratchpad included; they keep ``keep``."""
         return _Launches(self._primitive, used, jobs, keep).move(used)
+
+
+def scratchpad_of(stream: Stream, nbytes: int, is_inside: bool) -> Buffer | TakenScratchpad:
+    """Return the scratch memory of a stream whose order the caller holds; memory of its own inside of another execution."""
+    return stream.take_scratchpad(nbytes) if is_inside else stream.scratchpad(nbytes)
 
 
 class _Launches:

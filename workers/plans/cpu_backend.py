@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ctypes
+import threading
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
+
+from poolrt.cachestore.forked_locks import freed_in_children
 
 from ..desc.args import Arg
 from ..execution.native_binding import BoundPrimitive, RealizedPrimitive
@@ -42,7 +44,7 @@ class CpuBackend:
         self._within = within
         self._pool = SequentialPool() if within else stream.pool
         # Within a task the regions run at once on its thread, in memory that no other one uses.
-        self._order: AbstractContextManager[object] = nullcontext() if within else stream.order
+        self._order = freed_in_children(threading.RLock()) if within else stream.order
         self._scratchpad = Buffer(max((p.entry.scratchpad for p in primitives.values()), default=0))
         #: Where addresses of inputs and of outputs are written: the number of one, the arguments of a job, the place there,
         #: an offset.

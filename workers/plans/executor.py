@@ -6,9 +6,12 @@ tried for each device, and elsewhere a copy in the batch of the device.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
+
+from poolrt.cachestore.forked_locks import freed_in_children, held_by_this_thread
 
 from ..execution.resource import Resource
 from ..memory.buffer import Buffer
@@ -61,7 +64,7 @@ class Backend(Protocol):
 
 
 class PlanExecutor:
-    """Owns the workspaces of one plan. Not safe for concurrent runs.
+    """Owns the workspaces of one plan. Not safe for concurrent runs, nor for one that interrupts another: see `is_running`.
 
     ``primitives`` are realized, by number; ``streams`` has one for each engine of the plan; ``constants`` are addresses
     of constants in their final layout. ``uploads`` are constants in the memory of devices that do not work on the host's,
@@ -113,14 +116,20 @@ class PlanExecutor:
                 self._devices[number] = backend
         self._batches = [(self._backends[n], self._backends[n].batch(parts)) for n, parts in self._bind()]
         self._keep += ((backend, backend.nbytes) for backend in self._backends)
+        running = freed_in_children(threading.RLock())
         #: The only batch, if the plan has one, of a CPU whose pool is not asynchronous.
         self.alone: LoneBatch | None = None
         #: The plan for a compiled loop; None if it is not for one, or this is closed.
         self.routine: Routine | None = None
         if len(self._backends) == len(self._batches) == 1 and isinstance(self._backends[0], CpuBackend):
             self.alone = self._backends[0].alone(self._batches[0][1])
+            if self.alone is not None:
+                running = self.alone.order
             if record is None:
                 self.routine = self._backends[0].routine(self._batches[0][1])
+        self._running = running
+        #: Whether the calling thread is in the middle of a run, which a finalizer or a signal's handler interrupts.
+        self.is_running = held_by_this_thread(running)
 
     def parts(self) -> list[tuple[object, int]]:
         """Return what this keeps alive, with its bytes: workspaces, scratchpads, resources, and what it was given."""
@@ -132,11 +141,12 @@ class PlanExecutor:
             if self.alone is not None:
                 self.alone.run(inputs, outputs)
                 return
-            for backend in self._backends:
-                backend.move(inputs, outputs)
-            for backend, batch in self._batches:
-                backend.run(batch)
-                backend.wait()
+            with self._running:
+                for backend in self._backends:
+                    backend.move(inputs, outputs)
+                for backend, batch in self._batches:
+                    backend.run(batch)
+                    backend.wait()
         except BaseException:
             self.settle()
             raise

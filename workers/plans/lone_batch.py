@@ -7,8 +7,8 @@ in one of their own.
 from __future__ import annotations
 
 import ctypes
+import threading
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 
 from poolrt.cachestore.deferred_namedtuple import NamedTuple
 
@@ -25,7 +25,7 @@ class LoneBatch(NamedTuple):
 
     inputs: Sequence[tuple[int, ctypes.Array[ctypes.c_int64], int, int]]
     outputs: Sequence[tuple[int, ctypes.Array[ctypes.c_int64], int, int]]
-    order: AbstractContextManager[object]
+    order: threading.RLock
     tasks: Sequence[tuple[Callable[[], int], Region]]
     failure: Callable[[Region], BaseException]
     regions: PackedRegions
@@ -38,7 +38,7 @@ class LoneBatch(NamedTuple):
         cls,
         inputs: Sequence[tuple[int, ctypes.Array[ctypes.c_int64], int, int]],
         outputs: Sequence[tuple[int, ctypes.Array[ctypes.c_int64], int, int]],
-        order: AbstractContextManager[object],
+        order: threading.RLock,
         regions: PackedRegions,
         submit: Callable[[PackedRegions], None] | None,
     ) -> LoneBatch:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from poolrt.cachestore.forked_locks import freed_in_children
+from poolrt.cachestore.forked_locks import freed_in_children, held_by_this_thread
 
 from ..engines.engine import Engine
 from ..engines.target import Target
@@ -70,6 +70,7 @@ class Stream:
         "_target",
         "_timed",
         "engine",
+        "is_held",
         "is_sequential",
         "order",
     )
@@ -83,8 +84,10 @@ class Stream:
         self.engine = engine
         self._attr = attr.copy() if attr is not None else StreamAttr(engine.kind)
         #: Held during the execution or submission of a primitive, unless a task of the threadpool executes it: the holder
-        #: may be waiting for that task.
-        self.order = freed_in_children(threading.Lock())
+        #: may be waiting for that task. A finalizer or a signal's handler may interrupt the holder, and execute too.
+        self.order = freed_in_children(threading.RLock())
+        #: Whether the calling thread holds `order`: what it executes now interrupts another execution.
+        self.is_held: Final = held_by_this_thread(self.order)
         self._held: list[object] = []
         self._host: HostWork | None = None
         #: What gets the time of an execution in nanoseconds, with the markers before and after it.

@@ -7,6 +7,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ from poolrt.workers.streams.stream import Stream
 from poolrt.workers.threadpools.executor import ExecutorPool
 from poolrt.workers.threadpools.interface import ThreadpoolInterface
 from poolrt.workers.threadpools.threads import ThreadsPool
+from tests.at_lines import at_each_line
 from tests.workers import compiled
 from tests.workers.levels import of_level
 
@@ -207,6 +209,25 @@ def test_threads_and_streams_share_a_primitive(engine: Engine, cache: PrimitiveP
         thread.join(BOUND_S)
         assert not thread.is_alive()
     assert wrong == []
+
+
+def test_an_execution_that_interrupts_another_of_its_thread_has_scratch_memory_of_its_own(
+    engine: Engine, cache: PrimitiveProvider
+) -> None:
+    pd = convolution(engine)
+    primitive = pd.create(cache)
+    outer, inner = Problem(pd, 1), Problem(pd, 3)
+
+    def execute(problem: Problem, stream: Stream) -> None:
+        problem.clear()
+        primitive.execute(stream, problem.args)
+        problem.assert_right()
+
+    with ThreadsPool(2) as pool:
+        for stream in (Stream(engine), stream_on(engine, pool)):
+            execute(outer, stream)
+            work, interrupt = partial(execute, outer, stream), partial(execute, inner, stream)
+            assert at_each_line(work, interrupt, "workers/execution/") > 5
 
 
 def test_scratch_memory_of_the_user_is_used(engine: Engine, cache: PrimitiveProvider) -> None:

@@ -24,7 +24,7 @@ from ...threadpools.jobs import Jobs
 from ...threadpools.nesting import Computing
 from ...threadpools.python_tasks import python_region
 from ...threadpools.sequential import SequentialPool
-from ..native_execution import Addressed, CpuExecution
+from ..native_execution import Addressed, CpuExecution, scratchpad_of
 from ..opencl_execution import OpenClExecution
 from ..stamps import stamp
 from .copies import copy_across, copy_to_device, copy_to_host
@@ -109,10 +109,10 @@ class HostCrossEngineExecution:
                 stream.on_host(partial(pool.run_regions, stamp(regions, text, pool)))
             return
         computing, within, _ = Computing.on(stream.pool)
-        jobs, nbytes = Jobs.on(computing, self._inner.jobs), self._entry.scratchpad
+        jobs, is_inside = Jobs.on(computing, self._inner.jobs), within or stream.is_held()
         # As in `CpuExecution`.
         with nullcontext() if within else stream.order:
-            scratchpad = stream.take_scratchpad(nbytes) if within else stream.scratchpad(nbytes)
+            scratchpad = scratchpad_of(stream, self._entry.scratchpad, is_inside)
             computing.run_regions(stamp(self._regions(args, scratchpad, jobs), text, stream.pool))
 
     def _regions(self, args: Mapping[int, Memory], scratchpad: Addressed, jobs: Jobs) -> Sequence[Region]:
