@@ -25,6 +25,8 @@ class Watched(Protocol):
     @property
     def done(self) -> int: ...
     @property
+    def returned(self) -> int: ...
+    @property
     def state(self) -> int: ...
     def model_of(self, sequence: int) -> int: ...
 
@@ -61,8 +63,9 @@ class Ring:
 
     @property
     def completed(self) -> int:
-        """Entries that have a status, for statistics; none if its memory is damaged."""
-        return max(0, self._count_done())
+        """Entries that were executed, or have failed, for statistics; none if its memory is damaged."""
+        done = self._count_done()
+        return 0 if self.view is None or done <= 0 else done - min(self.view.returned, done)
 
     def _count_done(self) -> int:
         """Return how many entries have a status, -1 if the counts make no sense."""

@@ -217,7 +217,7 @@ class Rings:
         return found
 
     def completed(self, worker: int) -> int:
-        """Return how many entries a worker has completed on its present rings."""
+        """Return how many entries a worker has executed on its present rings."""
         return sum(ring.completed for ring in self._rings.values() if ring.worker == worker)
 
     def tick(self) -> None:

@@ -38,9 +38,10 @@ _CLIENT_RAN: Final = 9
 _CLIENT_SLEEPS: Final = 10
 CLIENT_DEFERS: Final = 11
 _TAKEN: Final = 16  # worker
-DONE: Final = 24  # worker; behind it: where it ran, and whether it sleeps
+DONE: Final = 24  # worker; behind it: where it ran, whether it sleeps, and how many entries it returned
 _WORKER_RAN: Final = 25
 WORKER_SLEEPS: Final = 26
+_RETURNS: Final = 27
 STATE: Final = 32  # worker
 _ENTRIES: Final = 64  # client; sequence, ring, model, numbers of inputs and outputs, their slots
 _ENTRY_WORDS: Final = 4 + 2 + SLOTS_LIMIT
@@ -49,6 +50,7 @@ _WITHDRAWN: Final = STATUSES + CAPACITY  # client; at the place of an entry its 
 NBYTES: Final = 8 * (_WITHDRAWN + CAPACITY)
 #: The first word of the entry at each place, in words.
 HEADS: Final = tuple(range(_ENTRIES, STATUSES, _ENTRY_WORDS))
+_WORD: Final = 2**64 - 1
 _ENTRY: Final = Struct(f"@{_ENTRY_WORDS}Q")
 _SEQUENCE: Final = Struct("@Q")
 _HEAD: Final = 6
@@ -109,6 +111,11 @@ class Ring:
     def done(self) -> int:
         """Entries that have a status."""
         return self._words[DONE]
+
+    @property
+    def returned(self) -> int:
+        """Entries that have a status and were not executed: withdrawn ones, and those that a pause returned."""
+        return self._words[_RETURNS]
 
     @property
     def state(self) -> int:
@@ -265,6 +272,8 @@ class ServingRing(Ring):
         words = self._words
         count = self._counts[0] = self._counts[0] + 1
         words[STATUSES + (count - 1) % CAPACITY] = status
+        if status == RETURNED:
+            words[_RETURNS] = words[_RETURNS] + 1 & _WORD
         words[_TAKEN] = words[DONE] = count
 
     def must_ring(self) -> bool:

@@ -323,6 +323,20 @@ def test_runs_on_rings_are_counted_and_show_that_a_worker_is_busy(pool: _Pool) -
     assert pool.state.worker_set.rings.find_active() == []
 
 
+def test_entries_that_are_returned_are_no_runs(pool: _Pool) -> None:
+    (ring, *_) = pool.grant()
+    client, worker = pool.views[ring.number]
+    before = sum(each["runs"] for each in pool.state.statistics()["workers"])
+    client.withdraw(client.append(pool.model, [0], [0]))
+    client.append(pool.model, [0], [0])
+    worker.take()
+    worker.complete(EXECUTED)
+    client.append(pool.model, [0], [0])
+    worker.pause()
+    assert client.done == 3
+    assert sum(each["runs"] for each in pool.state.statistics()["workers"]) == before + 1
+
+
 @pytest.mark.parametrize(
     "words",
     [

@@ -124,6 +124,7 @@ def test_the_loop_never_executes_an_entry_that_is_withdrawn(side: _Side) -> None
     assert side.client.withdraw(2)
     assert side.loop.run(sleeps=False) == ring_words.IDLE
     assert [side.client.status(number) for number in (1, 2, 3)] == [EXECUTED, RETURNED, EXECUTED]
+    assert (side.client.done, side.client.returned) == (3, 1)
 
 
 def test_the_loop_executes_exactly_the_entries_that_python_accepts(side: _Side) -> None:

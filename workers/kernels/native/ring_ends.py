@@ -74,6 +74,7 @@ from .ring_words import (
     PLACE_RING,
     PLACE_WORDS,
     RETURNED,
+    RETURNS,
     ROUTINE_INPUTS,
     ROUTINE_MOVE_COUNT,
     ROUTINE_MOVES,
@@ -224,6 +225,7 @@ def _serve_one(bench: int, place: int, room: int) -> int:
     status = EXECUTED
     if atomic_load(ring + WITHDRAWN + 8 * (count & (CAPACITY - 1))) == count + 1:
         status = RETURNED
+        atomic_store(ring + RETURNS, atomic_load(ring + RETURNS) + 1)
     else:
         failed = _execute(bench, routine, room)
         if failed >= 0:
