@@ -99,10 +99,13 @@ def linear_cases(seed: int) -> list[Case]:
     attributes = {
         "coefficients": numbers,
         "intercepts": [0.2],
-        "post_transform": "LOGISTIC",
         "classlabels_ints": [4, 2],
     }
-    found.append(Case("LinearClassifier", {"x": x}, attributes, ("y", "scores")))
+    for kind in ("LOGISTIC", "NONE", "SOFTMAX", "SOFTMAX_ZERO"):
+        found.append(Case("LinearClassifier", {"x": x}, {**attributes, "post_transform": kind}, ("y", "scores")))
+    for kind in ("LOGISTIC", "SOFTMAX", "SOFTMAX_ZERO"):
+        single = {"coefficients": numbers, "targets": 1, "post_transform": kind}
+        found.append(Case("LinearRegressor", {"x": x}, single))
     vectors = rng.standard_normal((7, _COLUMNS)).astype(np.float32) + 100
     for kind in ("LINEAR", "RBF", "POLY", "SIGMOID"):
         moved = vectors if kind == "RBF" else vectors - 100
@@ -124,6 +127,9 @@ def linear_cases(seed: int) -> list[Case]:
                 "kernel_type": kind, "kernel_params": [0.3, 0.1, 3.0], "classlabels_ints": [5, 2, -4, 9][:classes],
             }  # fmt: skip
             found.append(Case("SVMClassifier", {"x": x}, attributes, ("y", "scores")))
+            for transform in ("LOGISTIC", "SOFTMAX", "SOFTMAX_ZERO"):
+                given = {**attributes, "post_transform": transform}
+                found.append(Case("SVMClassifier", {"x": x}, given, ("y", "scores")))
     return found
 
 
@@ -268,12 +274,18 @@ def tree_cases(seed: int) -> list[Case]:
             )
         )
     labels = {"classlabels_int64s": [4, 1]}
-    for kind in ("NONE", "LOGISTIC"):
-        attributes = {**forest.attributes("class", lambda *_: [0]), **labels, "post_transform": kind}
-        found.append(Case("TreeEnsembleClassifier", {"x": x}, attributes, outputs))
-        found.append(Case("TreeEnsembleClassifier", {"x": x}, {**attributes, "base_values": [0.3]}, outputs))
-    attributes = {**forest.attributes("class", lambda *_: [0], positive=True), **labels}
-    found.append(Case("TreeEnsembleClassifier", {"x": x}, attributes, outputs))
+    for kind in ("NONE", "LOGISTIC", "SOFTMAX", "SOFTMAX_ZERO"):
+        for positive in (False, True):
+            attributes = {**forest.attributes("class", lambda *_: [0], positive), **labels, "post_transform": kind}
+            found.append(Case("TreeEnsembleClassifier", {"x": x}, attributes, outputs))
+            found.append(Case("TreeEnsembleClassifier", {"x": x}, {**attributes, "base_values": [0.3]}, outputs))
+        attributes = {**forest.attributes("target", lambda *_: [0]), "n_targets": 1, "post_transform": kind}
+        found.append(Case("TreeEnsembleRegressor", {"x": x}, attributes))
+    for how in ("SUM", "AVERAGE", "MIN", "MAX"):
+        # Rows may reach no leaf with a weight of a target.
+        attributes = forest.attributes("target", lambda _, node: [node % 2])
+        given = {**attributes, "n_targets": 3, "aggregate_function": how}
+        found.append(Case("TreeEnsembleRegressor", {"x": x}, given))
     return found
 
 

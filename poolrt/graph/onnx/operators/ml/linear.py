@@ -11,7 +11,7 @@ from ...call import NodeCall, Operator
 from ...folding import Array
 from ...tensors import Operand, shape_of
 from .features import floats
-from .scores import best_label, both, class_labels, label_above, transform
+from .scores import best_label, class_labels, label_above, scores_of_two, transform
 
 
 def _sums(call: NodeCall, rows: int) -> Operand:
@@ -39,18 +39,14 @@ def regress(call: NodeCall) -> Operand:
 
 def classify(call: NodeCall) -> tuple[Operand, ...]:
     """Return the label of the greatest sum, and the scores; of two classes, there may be the sum of the second only."""
-    labels, m = class_labels(call, "classlabels_ints"), call.math
+    labels = class_labels(call, "classlabels_ints")
     rows = len(call.numbers("coefficients")) // max(1, call.shape(0)[-1])
     sums = _sums(call, rows)
     if rows > 1:
         return best_label(call, sums, labels), transform(call, sums)
     if labels.size != 2:
         raise call.unsupported(f"one row of coefficients for {labels.size} labels; expect two labels")
-    label, kind = label_above(call, sums, 0.0, labels), call.text("post_transform", "NONE")
-    if kind != "LOGISTIC":
-        raise call.unsupported(f"post_transform {kind} of one sum for two labels; expect LOGISTIC")
-    first = m.eltwise(m.eltwise(sums, "linear", -1.0, 0.0), "logistic")
-    return label, both(call, transform(call, sums), first)
+    return label_above(call, sums, 0.0, labels), scores_of_two(call, sums, True)
 
 
 OPERATORS: Final[Mapping[str, Operator]] = {"LinearClassifier": classify, "LinearRegressor": regress}

@@ -13,6 +13,8 @@ from ...tensors import Operand, shape_of
 
 #: Numbers of this size at most count as zeros in SOFTMAX_ZERO, as in ONNX Runtime.
 _ZERO: Final = 1e-7
+#: Values of ``post_transform``.
+TRANSFORMS: Final = ("NONE", "LOGISTIC", "SOFTMAX", "SOFTMAX_ZERO")
 
 
 def class_labels(call: NodeCall, name: str, texts: str = "classlabels_strings") -> Array:
@@ -44,11 +46,25 @@ def both(call: NodeCall, sums: Operand, first: Operand) -> Operand:
     return call.math.concat([first, sums], 1)
 
 
+def scores_of_two(call: NodeCall, sums: Operand, is_chance: bool, is_row: bool = False) -> Operand:
+    """Return scores of two classes from the sums of the second; the first has what is left to 1 of chances, else the opposite.
+
+    As in ONNX Runtime, ``LOGISTIC`` takes no sums for chances, and no other transform changes scores unless they are a row.
+    """
+    kind = call.text("post_transform", "NONE")
+    rest = call.math.eltwise(sums, "linear", -1.0, 1.0 if is_chance and kind != "LOGISTIC" else 0.0)
+    unchanged = kind in TRANSFORMS and kind != "LOGISTIC" and not is_row
+    return transform(call, both(call, sums, rest), "NONE" if unchanged else kind)
+
+
 def transform(call: NodeCall, sums: Operand, kind: str | None = None) -> Operand:
-    """Apply the function that the attribute ``post_transform`` names to each row."""
+    """Apply the function that the attribute ``post_transform`` names to each row; a row of one number stays as it is.
+
+    So it is in ONNX Runtime.
+    """
     m = call.math
     kind = call.text("post_transform", "NONE") if kind is None else kind
-    if kind == "NONE":
+    if kind == "NONE" or (kind in TRANSFORMS and shape_of(sums)[1] == 1):
         return sums
     if kind == "LOGISTIC":
         return m.eltwise(sums, "logistic")
@@ -61,4 +77,4 @@ def transform(call: NodeCall, sums: Operand, kind: str | None = None) -> Operand
         kept = m.select(is_number, powers, m.expand(m.number(0, sums), shape_of(sums)))
         total = m.reduce(kept, "sum", (1,), True)
         return m.binary(kept, total, "div")
-    raise call.unsupported(f"post_transform {kind} is not supported; NONE, LOGISTIC, SOFTMAX and SOFTMAX_ZERO are")
+    raise call.unsupported(f"post_transform {kind} is not supported; {', '.join(TRANSFORMS)} are")

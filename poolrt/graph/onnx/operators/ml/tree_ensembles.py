@@ -15,7 +15,7 @@ from ...folding import Array
 from ...tensors import Operand, Tensors, array_dtype, dtype_of, shape_of
 from .decision_trees import DecisionTrees, find_nodes, node_keys, numbers_of, read_trees
 from .linked_trees import as_regressor
-from .scores import best_label, both, class_labels, label_above, transform
+from .scores import best_label, class_labels, label_above, scores_of_two, transform
 
 #: Trees of which that share has no decision left: those that have one are computed without them then.
 _FEW_TREES: Final = 16
@@ -54,18 +54,9 @@ def classify(call: NodeCall) -> tuple[Operand, ...]:
         return best_label(call, leaves.without_unscored(sums), labels), transform(call, sums)
     # One sum for two classes. Weights are chances if all are positive.
     sums = m.cast(_with_base(call, leaves.sums(int(classes[0])), 1), "float32")
-    if (leaves.weights >= 0).all():
-        return label_above(call, sums, 0.5, labels), _scores_of_chances(call, sums)
-    return label_above(call, sums, 0.0, labels), _scores_of_two(call, sums)
-
-
-def _scores_of_chances(call: NodeCall, sums: Operand) -> Operand:
-    m = call.math
-    return transform(call, both(call, sums, m.binary(m.number(1, sums), sums, "sub")))
-
-
-def _scores_of_two(call: NodeCall, sums: Operand) -> Operand:
-    return transform(call, both(call, sums, call.math.eltwise(sums, "linear", -1.0, 0.0)))
+    is_chance = bool((leaves.weights >= 0).all())
+    label = label_above(call, sums, 0.5 if is_chance else 0.0, labels)
+    return label, scores_of_two(call, sums, is_chance, is_row=classes[0] == 1)
 
 
 def _with_base(call: NodeCall, sums: Operand, count: int) -> Operand:
@@ -129,26 +120,42 @@ class _Leaves:
         return m.concat([m.reduce(each, "sum", (1,), True) for each in parts], 1)
 
     def extremes(self, greatest: bool) -> Operand:
-        """Return the greatest or least weight for each row and target."""
+        """Return the greatest or least weight for each row and target, 0 if no leaf that is reached has one."""
         m = self.call.math
         none = np.finfo(self.weights.dtype).min if greatest else np.finfo(self.weights.dtype).max
         table: Array = np.full((self.trees.nodes, self.count), none, self.weights.dtype)
         (np.maximum if greatest else np.minimum).at(table, (self.at, self.ids), self.weights)
-        return m.reduce(m.take(table, self.reached, 0), "max" if greatest else "min", (1,), False)
+        found = m.reduce(m.take(table, self.reached, 0), "max" if greatest else "min", (1,), False)
+        if self._always_scored().all():
+            return found
+        nothing = m.expand(m.number(0, found), shape_of(found))
+        return m.select(self._is_scored(), found, nothing)
 
     def without_unscored(self, sums: Operand) -> Operand:
         """Return sums in which a class that no reached leaf has a weight for is below all others."""
         m, call = self.call.math, self.call
+        if self._always_scored().all() or numbers_of(call, "base_values").size:
+            return sums
+        return m.select(self._is_scored(), sums, m.expand(m.number(-np.inf, sums), shape_of(sums)))
+
+    def _scored(self) -> Array:
+        """Return which nodes have a weight for which class or target."""
         scored: Array = np.zeros((self.trees.nodes, self.count), np.bool_)
         scored[self.at, self.ids] = True
+        return scored
+
+    def _always_scored(self) -> Array:
+        """Return for which classes or targets all leaves of a tree have a weight."""
         inner = self.trees.true != np.arange(self.trees.nodes)
         starts = np.append(self.trees.roots, self.trees.nodes)
-        always = np.logical_and.reduceat(scored | inner[:, None], starts[:-1], 0).any(0)
-        if always.all() or numbers_of(call, "base_values").size:
-            return sums
-        has = m.reduce(m.take(scored.astype(np.float32), self.reached, 0), "max", (1,), False)
-        is_scored = m.binary(has, m.number(0, has), "gt")
-        return m.select(is_scored, sums, m.expand(m.number(-np.inf, sums), shape_of(sums)))
+        found: Array = np.logical_and.reduceat(self._scored() | inner[:, None], starts[:-1], 0).any(0)
+        return found
+
+    def _is_scored(self) -> Operand:
+        """Return for each row and class or target whether a leaf that is reached has a weight."""
+        m = self.call.math
+        has = m.reduce(m.take(self._scored().astype(np.float32), self.reached, 0), "max", (1,), False)
+        return m.binary(has, m.number(0, has), "gt")
 
     def _class_of_trees(self) -> Array | None:
         """Return the class of each tree, None if a tree has leaves of several classes, or a class has no trees."""

@@ -13,7 +13,7 @@ from ...folding import Array
 from ...tensors import Operand, shape_of
 from .coupling import couple
 from .features import floats
-from .scores import best_label, both, class_labels, transform
+from .scores import best_label, class_labels, scores_of_two, transform
 
 
 def regress(call: NodeCall) -> Operand:
@@ -64,7 +64,9 @@ def classify(call: NodeCall) -> tuple[Operand, ...]:
         return best_label(call, votes, labels), transform(call, couple(call, sums, classes))
     if classes > 2:
         return best_label(call, votes, labels), transform(call, sums)
-    return best_label(call, votes, labels), transform(call, both(call, sums, m.eltwise(sums, "linear", -1.0, 0.0)))
+    # With a transform of rows, ONNX Runtime takes the sums for chances.
+    is_chance = call.text("post_transform", "NONE") != "NONE"
+    return best_label(call, votes, labels), scores_of_two(call, sums, is_chance)
 
 
 def _kernels(call: NodeCall, rows: Operand, count: int) -> Operand:
