@@ -102,7 +102,8 @@ def check_sizes(ports: Sequence[Port], shapes: Mapping[str, Sequence[int]]) -> N
 
 def _type_of(array: NDArray[Any]) -> str:
     try:
-        return tensor_type(number_of_array(array))
+        found = tensor_type(number_of_array(array))
+        return found if array.dtype.isnative else f"{found} in another byte order, {array.dtype}"
     except ValueError:
         return f"array of dtype {array.dtype}"
 

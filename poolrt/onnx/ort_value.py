@@ -48,7 +48,10 @@ class OrtDevice:
 
 
 class OrtValue:
-    """A dense tensor. It shares memory with the array that it was made of, as those of ONNX Runtime do on a processor."""
+    """A dense tensor. It shares memory with the array that it was made of, as those of ONNX Runtime do on a processor.
+
+    An array in another byte order is copied.
+    """
 
     def __init__(self, array: NDArray[Any], element_type: int | None = None) -> None:
         """Share an array's memory; ``element_type`` is a TensorProto.DataType if it is not that of the array's type.
@@ -57,6 +60,8 @@ class OrtValue:
         """
         if not isinstance(array, np.ndarray):
             raise InvalidArgument(f"OrtValue: expect a numpy.ndarray, got {describe_type(array)}")
+        # ONNX has no byte orders: another one than the processor's would be other numbers.
+        array = array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
         if element_type is None:
             try:
                 element_type = number_of_array(array)

@@ -35,6 +35,16 @@ def test_a_value_shares_the_memory_of_its_array(library: Any) -> None:
     assert (bits.data_type(), bits.element_type()) == ("tensor(bfloat16)", TensorProto.BFLOAT16)
 
 
+def test_a_value_of_an_array_in_another_byte_order_has_its_numbers(cache: PrimitiveProvider) -> None:
+    swapped = _X.astype(">f4")
+    value = ort.OrtValue.ortvalue_from_numpy(swapped)
+    np.testing.assert_array_equal(value.numpy(), _X)
+    found = session(sums(), cache).run_with_ort_values(["s"], {"x": value, "y": value})
+    np.testing.assert_array_equal(found[0].numpy(), 2 * _X)
+    with pytest.raises(ort.InvalidArgument, match=r"Actual: \(tensor\(float\) in another byte order, >f4\) , expected"):
+        session(sums(), cache).run(None, {"x": swapped, "y": _X})
+
+
 def test_values_of_other_devices_types_and_shapes_are_refused() -> None:
     value = ort.OrtValue.ortvalue_from_numpy(np.zeros((2, 3), np.float32))
     with pytest.raises(ort.InvalidArgument, match="device cuda:0"):
