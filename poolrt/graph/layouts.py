@@ -29,13 +29,18 @@ _POINTS_IN_GROUPS: Final = 80
 _COLUMNS_OF_POINTS: Final = 16
 #: Outputs of a group up to which planes take less time than blocks, a half of whose lanes are empty then.
 _FEW_OUTPUTS: Final = 8
+#: Groups of so many inputs and outputs fill blocks: these take less time, reorders included, than planes whose vectors of 16
+#: columns are filled by this share or less. For levels with kernels of their own for such groups, and for windows of several
+#: elements.
+_FILLING: Final = {"x86-64-v4": (2, 4, 8)}
+_HALF_FILLED: Final = 0.65
 _Policy: TypeAlias = "Callable[[Any, Sequence[MemoryDesc], Sequence[bool]], Iterator[OpDesc]]"
 
 
 def candidates(op: OpDesc, operands: Sequence[MemoryDesc], constant: Sequence[bool], isa: str = "") -> Iterator[OpDesc]:
     """Yield row-major ``op`` in the layouts to try; ``constant`` says which operands never change."""
     if isinstance(op, Convolution):
-        yield from _convolution(op, operands, constant, _COLUMNS_OF.get(isa, _COLUMNS))
+        yield from _convolution(op, operands, constant, isa)
         return
     yield from _POLICIES.get(op.kind, _first_operand)(op, operands, constant)
 
@@ -49,9 +54,9 @@ def _windows(op: Any, operands: Sequence[MemoryDesc], constant: Sequence[bool]) 
 
 
 def _convolution(
-    op: Convolution, operands: Sequence[MemoryDesc], constant: Sequence[bool], columns: int
+    op: Convolution, operands: Sequence[MemoryDesc], constant: Sequence[bool], isa: str
 ) -> Iterator[OpDesc]:
-    channels = op.src.dims[1]
+    channels, columns = op.src.dims[1], _COLUMNS_OF.get(isa, _COLUMNS)
     is_native = op.is_forward and op.src.dtype == "f32" and op.src.ndims in (3, 4, 5)
     is_plain = is_native and operands[0].is_plain
     # A window along the first of three dimensions alone has planes as rows.
@@ -67,19 +72,26 @@ def _convolution(
     if op.groups == channels and fits:
         # One channel a group: reorders into blocks of channels and back would take longer than the sums.
         yield replace(op, weights=_any(op.weights))
-    elif _suits_planes(op, is_plain) and is_native:
+    elif _suits_planes(op, is_plain, isa) and is_native:
         yield replace(op, weights=_any(op.weights))
     yield from _windows(op, operands, constant)
 
 
-def _suits_planes(op: Convolution, is_plain: bool) -> bool:
+def _suits_planes(op: Convolution, is_plain: bool, isa: str) -> bool:
     """Return whether planes of several inputs a group take less time than blocks of channels and their reorders."""
     inputs, outputs = op.weights.dims[1], op.dst.dims[1] // op.groups
     is_few = inputs > 1 and outputs <= _FEW_OUTPUTS
     if set(op.weights.dims[2:]) != {1}:
         # Between blocks, reorders of groups would take as long as their sums.
-        return is_few and (is_plain or op.groups == 1)
+        return is_few and (op.groups == 1 or (is_plain and not _fills_blocks(op, isa)))
     return is_plain and _sees_points(op) and (is_few or inputs <= (_POINTS_IN_GROUPS if op.groups > 1 else _POINTS))
+
+
+def _fills_blocks(op: Convolution, isa: str) -> bool:
+    """Return whether groups fill blocks of channels, and rows of the result do not fill their vectors."""
+    inputs, row = op.weights.dims[1], op.dst.dims[-1]
+    is_whole = inputs in _FILLING.get(isa, ()) and op.dst.dims[1] == op.groups * inputs
+    return is_whole and row <= _HALF_FILLED * 16 * -(-row // 16)
 
 
 def _sees_points(op: Convolution) -> bool:

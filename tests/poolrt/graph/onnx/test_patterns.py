@@ -42,10 +42,11 @@ def swish(gated: str = "x") -> onnx.ModelProto:
         (gelu_new(True), ["gelu_tanh"]),
         (gelu_new(False), ["gelu_tanh"]),
         (gelu_new(True, 0.05), None),
+        (gelu_new(True, 0.0447), None),
         (swish(), ["swish"]),
         (swish("other"), None),
     ],
-    ids=["gelu, a power", "gelu, products", "another bend", "swish", "another gate"],
+    ids=["gelu, a power", "gelu, products", "another bend", "nearly the bend", "swish", "another gate"],
 )
 def test_a_function_that_is_spelled_out_is_one_operation(made: onnx.ModelProto, expected: list[str] | None) -> None:
     graph = load_onnx(made.SerializeToString())
