@@ -126,10 +126,9 @@ def linear_cases(seed: int) -> list[Case]:
                 "support_vectors": (vectors - 100).reshape(-1).tolist(), "rho": rng.standard_normal(pairs).tolist(),
                 "kernel_type": kind, "kernel_params": [0.3, 0.1, 3.0], "classlabels_ints": [5, 2, -4, 9][:classes],
             }  # fmt: skip
-            found.append(Case("SVMClassifier", {"x": x}, attributes, ("y", "scores")))
-            for transform in ("LOGISTIC", "SOFTMAX", "SOFTMAX_ZERO"):
-                given = {**attributes, "post_transform": transform}
-                found.append(Case("SVMClassifier", {"x": x}, given, ("y", "scores")))
+            for transform in ("NONE", "LOGISTIC", "SOFTMAX", "SOFTMAX_ZERO"):
+                transformed = {**attributes, "post_transform": transform}
+                found.append(Case("SVMClassifier", {"x": x}, transformed, ("y", "scores")))
     return found
 
 
@@ -284,8 +283,8 @@ def tree_cases(seed: int) -> list[Case]:
     for how in ("SUM", "AVERAGE", "MIN", "MAX"):
         # Rows may reach no leaf with a weight of a target.
         attributes = forest.attributes("target", lambda _, node: [node % 2])
-        given = {**attributes, "n_targets": 3, "aggregate_function": how}
-        found.append(Case("TreeEnsembleRegressor", {"x": x}, given))
+        attributes |= {"n_targets": 3, "aggregate_function": how}
+        found.append(Case("TreeEnsembleRegressor", {"x": x}, attributes))
     return found
 
 

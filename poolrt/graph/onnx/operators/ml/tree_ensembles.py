@@ -148,8 +148,7 @@ class _Leaves:
         """Return for which classes or targets all leaves of a tree have a weight."""
         inner = self.trees.true != np.arange(self.trees.nodes)
         starts = np.append(self.trees.roots, self.trees.nodes)
-        found: Array = np.logical_and.reduceat(self._scored() | inner[:, None], starts[:-1], 0).any(0)
-        return found
+        return np.asarray(np.logical_and.reduceat(self._scored() | inner[:, None], starts[:-1], 0).any(0))
 
     def _is_scored(self) -> Operand:
         """Return for each row and class or target whether a leaf that is reached has a weight."""
