@@ -247,6 +247,7 @@ _POLICIES: Final[dict[str, _Policy]] = {
     "reorder": _reorder,
     "call": _row_major,
     "grid_sample": _row_major,
+    "roi_align": _row_major,
     "rnn": _recurrent,
     "lstm": _recurrent,
     "gru": _recurrent,

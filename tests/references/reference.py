@@ -44,6 +44,7 @@ from poolrt.workers.desc import (
     Reorder,
     Resampling,
     Rnn,
+    RoiAlign,
     Scatter,
     Select,
     Shuffle,
@@ -80,6 +81,7 @@ from .quantisation import dequantised, finished, given_values
 from .recurrent import recurrent
 from .reduction import reduction
 from .resampling import resampling
+from .roi_align import roi_align
 from .scatter import scatter
 from .shuffle import shuffle
 from .softmax import softmax
@@ -214,6 +216,8 @@ def _operation(op: OpDesc, args: Mapping[int, Array]) -> Array:
             return gather(op, args[Arg.SRC], args[Arg.SRC_1])
         case GridSample():
             return grid_sample(op, args[Arg.SRC], args[Arg.SRC_1])
+        case RoiAlign():
+            return roi_align(op, args[Arg.SRC], args[Arg.SRC_1], args[Arg.SRC_2])
         case Scatter():
             return scatter(op, args[Arg.SRC], args[Arg.SRC_1], args[Arg.SRC_2])
         case Select():

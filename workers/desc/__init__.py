@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from .operations.reorder import Reorder
     from .operations.resampling import Resampling
     from .operations.rnn import Rnn
+    from .operations.roi_align import RoiAlign
     from .operations.scatter import Scatter
     from .operations.select import Select
     from .operations.shuffle import Shuffle
@@ -92,6 +93,7 @@ __all__ = [
     "Reorder",
     "Resampling",
     "Rnn",
+    "RoiAlign",
     "Scatter",
     "Select",
     "Shuffle",

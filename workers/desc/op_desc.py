@@ -44,6 +44,7 @@ OPERATIONS: Final = {
     "attention": "Attention",
     "gather": "Gather",
     "grid_sample": "GridSample",
+    "roi_align": "RoiAlign",
     "select": "Select",
     "arg_reduction": "ArgReduction",
     "pad": "Pad",

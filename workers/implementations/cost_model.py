@@ -31,6 +31,8 @@ _ALGORITHMS: Final = {
     ("grid_sample", "nearest"): 0.08,
     ("grid_sample", "linear"): 0.15,
     ("grid_sample", "cubic"): 0.8,
+    ("roi_align", "mean"): 0.3,
+    ("roi_align", "max"): 0.3,
     ("resampling", "linear"): 0.04,
     ("resampling", "cubic"): 0.25,
 }

@@ -19,6 +19,7 @@ _OF_RESULTS: Final[Mapping[str, Mapping[str, Any]]] = {
     "expand": {"shape": _Integers},
     "reduction": {"axes": _Integers},
     "resampling": {"sizes": _Integers, "factors": tuple[float, ...]},
+    "roi_align": {"parts": tuple[int, int]},
     "deconvolution": {"output_padding": _Integers},
     "reorder": {"tag": str},
     "call": {"results": tuple[str, ...]},

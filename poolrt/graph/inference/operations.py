@@ -103,6 +103,7 @@ _DESCRIBE: Final[Mapping[str, _Describe]] = {
     "pooling": windows.pooling,
     "resampling": windows.resampling,
     "grid_sample": windows.grid_sample,
+    "roi_align": windows.roi_align,
     "eltwise": pointwise.same_shape,
     "softmax": pointwise.same_shape,
     "lrn": pointwise.same_shape,

@@ -93,6 +93,17 @@ def grid_sample(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, dtype: 
     return op(src, grid, describe_result(src, dtype, dims), **attrs)
 
 
+def roi_align(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, dtype: str) -> OpDesc:
+    """Describe samples of an image that are pooled in parts of boxes."""
+    src, boxes, images = srcs
+    own = dict(attrs)
+    parts = tuple(own.pop("parts"))
+    if src.ndims != 4 or not boxes.ndims:
+        raise ValueError(f"src, boxes: expect (N, C, H, W) and (K, 4), got {src.dims} and {boxes.dims}")
+    dims = (boxes.dims[0], src.dims[1], *parts)
+    return op(src, boxes, images, describe_result(src, dtype, dims), **own)
+
+
 def _check_weights(srcs: Sequence[MemoryDesc], attrs: Attrs) -> Sequence[MemoryDesc]:
     src, weights = srcs[:2]
     if src.ndims < 3:

@@ -13,7 +13,7 @@ from .family import Family
 
 
 class Windows(Family):
-    """Convolution, deconvolution, pooling, resampling and samples at places of a grid."""
+    """Convolution, deconvolution, pooling, resampling, samples at places of a grid and in boxes."""
 
     def convolution(
         self,
@@ -152,6 +152,31 @@ class Windows(Family):
         with self._build("grid_sample", **options) as node:
             operands = [node.operand("src", src), node.operand("grid", grid)]
             return node.add(operands, algorithm=algorithm, padding=padding, align_corners=bool(align_corners))
+
+    def roi_align(
+        self,
+        src: Operand,
+        boxes: Operand,
+        images: Operand,
+        parts: tuple[int, int],
+        algorithm: str = "mean",
+        *,
+        samples: int = 0,
+        scale: float = 1.0,
+        half_pixel: bool = True,
+        **options: Unpack[NodeOptions],
+    ) -> Value:
+        """Cut each of the boxes (K, 4) of src (N, C, H, W) into ``parts``, down and across, and pool samples of each.
+
+        A box is x1, y1, x2 and y2, times ``scale``, less 0.5 with ``half_pixel``; ``images`` (K,) are the numbers of their
+        images. A part has ``samples`` along each dimension, or of 0 as many as it has elements. Each sample weighs four elements.
+        ``mean`` is of samples, ``max`` of weighed elements. The result is (K, C, parts down, parts across).
+        """
+        with self._build("roi_align", **options) as node:
+            operands = [node.operand("src", src), node.operand("boxes", boxes), node.operand("images", images, "s64")]
+            down, across = (to_integer("parts", each) for each in parts)
+            attrs: dict[str, Attribute] = {"samples": to_integer("samples", samples), "scale": float(scale)}
+            return node.add(operands, parts=(down, across), algorithm=algorithm, half_pixel=bool(half_pixel), **attrs)
 
 
 def _window(ndims: int, strides: Spatial, padding: Padding, dilations: Spatial) -> dict[str, Attribute]:

@@ -48,6 +48,7 @@ from poolrt.workers.desc.operations.reduction import REDUCTION_ALGORITHMS
 from tests.workers.desc.windows import Channels, Sizes, Window, convolution, deconvolution, pooling
 
 from .mixed_types import SHAPES, dfts, dynamic_quantises, matmuls_nbits, non_max_suppressions, non_zeros, top_ks
+from .regions import roi_aligns
 
 TYPES: Final = ("f64", "f32", "f16", "bf16", "s64", "u64", "s32", "u32", "s16", "u16", "s8", "u8", "bool")
 #: Some with groups, dilations and paddings unlike on both sides at once: of a few channels, of whole blocks, of one each,
@@ -469,6 +470,7 @@ MAKERS: Final[dict[str, tuple[tuple[str, ...], Callable[[str, str], list[OpDesc]
     "reduction": (_ANY, reductions),
     "resampling": (FORWARD, resamplings),
     "grid_sample": (_ANY, grid_samples),
+    "roi_align": (_ANY, roi_aligns),
     "prelu": (FORWARD, prelus),
     "shuffle": (FORWARD, shuffles),
     "rnn": (FORWARD, rnns),

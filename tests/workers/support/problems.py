@@ -23,6 +23,7 @@ from poolrt.workers.desc import (
     PrimitiveAttr,
     Reduction,
     Resampling,
+    RoiAlign,
 )
 from poolrt.workers.implementations.contract import REFERENCE
 from tests.references import reference
@@ -33,6 +34,7 @@ from tests.workers.desc.layouts import LAYOUTS, laid_out
 from tests.workers.implementations.reference.drawing import LAST_PLACE, arguments
 
 from .descriptors import MAKERS, TYPES
+from .regions import region_values
 
 Array = NDArray[Any]
 EPSILON: Final = 2.0**-23
@@ -46,6 +48,7 @@ FAST: Final = {
     "eltwise": 4e-6,
     "dft": 5e-7,
     "grid_sample": 7 * EPSILON,
+    "roi_align": 8 * EPSILON,
     "group_normalization": 5e-7,
     "layer_normalization": 5e-7,
     "lrn": 5e-7,
@@ -105,6 +108,8 @@ def values(op: OpDesc, attr: PrimitiveAttr, seed: int) -> dict[int, Array]:
     if isinstance(op, GridSample):
         # Places beside src and a little outside of it, some half way between elements.
         args[Arg.SRC_1] = np.random.default_rng(seed).integers(-11, 12, op.grid.dims) / 8
+    if isinstance(op, RoiAlign):
+        args[Arg.SRC_1], args[Arg.SRC_2] = region_values(op, seed)
     if Arg.VARIANCE in args:
         args[Arg.VARIANCE] = np.abs(args[Arg.VARIANCE])
     if Arg.WORKSPACE in args and isinstance(op, Pooling):
@@ -129,8 +134,8 @@ def summand(op: OpDesc, args: dict[int, Array], implementation: str, arg: int) -
         return added / op.length if op.inverse else added
     if op.kind in RECURRENT:
         return 1.0
-    if isinstance(op, (GridSample, Resampling)) and (
-        not implementation.startswith(REFERENCE) or op.algorithm == "cubic"
+    if isinstance(op, (GridSample, Resampling, RoiAlign)) and (
+        not implementation.startswith(REFERENCE) or op.algorithm == "cubic" or isinstance(op, RoiAlign)
     ):
         magnitudes = {**args, int(Arg.SRC): np.abs(args[Arg.SRC])}
         # Weights of the cubic algorithm may be negative, and cancel in float64 too; their magnitudes add up to less than 1.5

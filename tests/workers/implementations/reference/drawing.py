@@ -33,7 +33,16 @@ TYPES: Final = ("f64", "f32", "f16", "bf16", "s64", "u64", "s32", "u32", "s16", 
 LAST_PLACE: Final = {"f64": 1e-12, "f32": 2.0**-23, "f16": 2.0**-10, "bf16": 2.0**-7}
 #: The same for integers, of operations whose quotients and roots float64 does not hold: see `assert_close`.
 DOUBT: Final[dict[str, float]] = dict.fromkeys(
-    ("attention", "batch_normalization", "group_normalization", "layer_normalization", "lrn", "resampling", "softmax"),
+    (
+        "attention",
+        "batch_normalization",
+        "group_normalization",
+        "layer_normalization",
+        "lrn",
+        "resampling",
+        "roi_align",
+        "softmax",
+    ),
     1e-12,
 )
 _LETTERS: Final = "abcdefghijkl"

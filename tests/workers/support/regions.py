@@ -1,0 +1,49 @@
+"""Descriptors of RoiAlign for the pages of support and for random tests."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from poolrt.workers.desc import MemoryDesc, OpDesc, RoiAlign
+from poolrt.workers.desc.operations.roi_align import BOX_TYPES, ROI_ALGORITHMS
+from tests.references.data_types import rounded
+
+
+def roi_aligns(prop: str, dtype: str) -> list[OpDesc]:
+    """Boxes have the type of src, f32 if that has no fractions."""
+    shapes: tuple[tuple[Sequence[int], int, tuple[int, int], str, int, float, bool], ...] = (
+        # src, boxes, parts, algorithm, samples, scale, half_pixel
+        ((2, 3, 9, 11), 5, (3, 2), "mean", 0, 0.5, True), ((1, 17, 20, 37), 3, (2, 5), "mean", 2, 1.0, False),
+        ((2, 2, 7, 5), 4, (10, 3), "max", 0, 1.0, True), ((3, 1, 1, 6), 6, (1, 2), "max", 3, 0.25, False),
+        ((1, 70, 6, 6), 2, (2, 2), "mean", 1, 1.0, True), ((0, 2, 4, 4), 0, (2, 2), "mean", 0, 1.0, True),
+    )  # fmt: skip
+    found: list[OpDesc] = []
+    for src, count, parts, algorithm, samples, scale, half in shapes:
+        boxes = MemoryDesc((count, 4), dtype if dtype in BOX_TYPES else "f32")
+        images, dst = MemoryDesc((count,), "s64" if half else "s32"), MemoryDesc((count, src[1], *parts), dtype)
+        found.append(RoiAlign(MemoryDesc(tuple(src), dtype), boxes, images, dst, algorithm, samples, scale, half))
+    return found
+
+
+def random_roi_align(rng: random.Random) -> OpDesc:
+    """Return a row-major descriptor."""
+    images, channels, high, wide = (rng.choice((1, 2, 3, 5, 16, 17)) for _ in range(4))
+    count, parts = rng.choice((0, 1, 3, 7)), (rng.choice((1, 2, 7)), rng.choice((1, 3, 9)))
+    numbers = MemoryDesc((count,), rng.choice(("s32", "s64")))
+    return RoiAlign(
+        MemoryDesc((images, channels, high, wide), "f32"), MemoryDesc((count, 4), rng.choice(BOX_TYPES)), numbers,
+        MemoryDesc((count, channels, *parts), "f32"), rng.choice(ROI_ALGORITHMS), rng.choice((0, 0, 1, 3)),
+        rng.choice((1.0, 0.25)), rng.random() < 0.5,
+    )  # fmt: skip
+
+
+def region_values(op: RoiAlign, seed: int) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """Return boxes in images and beside them, and numbers of images."""
+    rng, (count, _) = np.random.default_rng(seed), op.boxes.dims
+    sizes = np.array([op.src.dims[3], op.src.dims[2]] * 2) / op.scale
+    boxes = np.sort(rng.uniform(-0.3, 1.2, (count, 2, 2)), 1).reshape(count, 4) * sizes
+    return rounded(boxes, op.boxes.dtype), rng.integers(0, max(op.src.dims[0], 1), count)
