@@ -103,6 +103,8 @@ class LocalPlans:
         #: Outputs whose size a run counts, by the shapes and the variant of a graph; unused until a graph has some.
         self._cuts: Final = Lru[tuple["Shapes", str], dict[str, Cut]](_CUTS)
         self._has_cuts = False
+        #: What repeats the last run of the whole model, the shapes of its inputs by name, and its outputs to cut.
+        self._last_cuts: tuple[object, list[tuple[str, tuple[int, ...]]], dict[str, Cut]] | None = None
         self._plan_bytes = plan_bytes
         self._stream = stream
         self._engine = open_engine(engine) if stream is None else stream.engine
@@ -117,16 +119,34 @@ class LocalPlans:
         make = partial(self._graph, source, tuple(inputs), values)
         plain = {name: _plain(array) for name, array in into.items()}
         variant = self._variant(source, values)
-        names = () if source.label or self._has_cuts else tuple(inputs)
-        outputs: dict[str, NDArray[Any]] = self._graphs_here().run(
-            arrays, [*map(address_of, arrays)], variant, make, plain, names
-        )
+        names = () if source.label else tuple(inputs)
+        graphs = self._graphs_here()
+        outputs: dict[str, NDArray[Any]] = graphs.run(arrays, [*map(address_of, arrays)], variant, make, plain, names)
         if self._has_cuts:
-            cut_outputs(outputs, self._find_cuts(tuple(array.shape for array in arrays), variant, make))
+            shapes = tuple(array.shape for array in arrays)
+            cuts = self._find_cuts(shapes, variant, make)
+            cut_outputs(outputs, cuts)
+            if not (source.label or values):
+                self._last_cuts = graphs.repeat, [*zip(inputs, shapes, strict=True)], cuts
         return {name: into[name] if plain.get(name) is array else array for name, array in outputs.items()}
 
     def repeat(self, feed: Mapping[str, Any]) -> Mapping[str, NDArray[Any]] | None:
-        return None if self._has_cuts else self._graphs_here().repeat(feed, "" if self._optimize else _PLAIN)
+        repeat = self._graphs_here().repeat
+        variant = "" if self._optimize else _PLAIN
+        if not self._has_cuts:
+            return repeat(feed, variant)
+        last = self._last_cuts
+        if last is None or last[0] is not repeat:
+            return None
+        outputs = repeat(feed, variant)
+        if outputs is None:
+            return None
+        for name, dims in last[1]:
+            # Another thread's run may have come between the last one and its cuts, which are for shapes.
+            if feed[name].shape != dims:
+                return None
+        cut_outputs(outputs, last[2])
+        return outputs
 
     def prepare(self, source: Source, shapes: Mapping[str, tuple[int, ...]]) -> None:
         make = partial(self._graph, source, tuple(shapes), {})

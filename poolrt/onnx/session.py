@@ -105,7 +105,9 @@ class InferenceSession:
                 files = ConstantFiles(**shared) if shared else None
                 self._plans = LocalPlans(self._model, engine, stream, threads, optimize, bound, cache, files)
             self._stages = Stages(self._model, self._plans, self._level <= 20, seed_of_process())
-            kinds = {port.name: port.dtype for port in self._model.outputs}
+            # An output without a declared type has that of its plan.
+            declared = [port for port in self._model.outputs if port.type not in ("", tensor_type(0))]
+            kinds = {port.name: port.dtype for port in declared}
             plain = all(kind is not None and kind.kind in "biuf" for kind in kinds.values())
             #: The types of outputs if a run may be repeated as it was: it is no stage of a run, and nothing is measured.
             self._kinds = kinds if plain and not (self._model.has_strings or self._profile.is_on) else None

@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 
 import poolrt.onnx as ort
+from onnx import TensorProto, helper
+
 from poolrt.workers.primitives.provider import PrimitiveProvider
 from tests.at_lines import at_each_line
 
@@ -93,6 +95,55 @@ def test_threads_repeat_runs_at_once(found: ort.InferenceSession) -> None:
         try:
             for turn in range(200):
                 _check(found, _feed(1 + (number + turn // 50) % 2, 1000 * number + turn))
+        except BaseException as error:  # noqa: BLE001 - shown by the test
+            failures.append(error)
+
+    threads = [threading.Thread(target=use, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+
+
+def _places(declared: bool, cache: PrimitiveProvider) -> ort.InferenceSession:
+    """Return a session of NonZero, of matrices of any size, whose output has a type if it is ``declared``."""
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [None, 3])
+    y = helper.make_tensor_value_info("y", TensorProto.INT64, [2, None])
+    node = helper.make_node("NonZero", ["x"], ["y"])
+    graph = helper.make_graph([node], "g", [x], [y if declared else helper.make_empty_tensor_value_info("y")])
+    return session(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10), cache)
+
+
+def _sparse(rows: int, seed: int) -> dict[str, Array]:
+    return {"x": np.random.default_rng(seed).integers(0, 2, (rows, 3)).astype(np.float32)}
+
+
+@pytest.mark.parametrize("declared", [True, False])
+def test_a_run_whose_outputs_are_cut_to_a_count_is_repeated(declared: bool, cache: PrimitiveProvider) -> None:
+    places = _places(declared, cache)
+    for seed in range(3):
+        places.run(None, _sparse(5, seed))
+    for seed in range(8):
+        feed = _sparse(5, seed)
+        repeated = places._repeat(feed)
+        assert repeated is not None
+        np.testing.assert_array_equal(repeated["y"], np.nonzero(feed["x"]), strict=True)
+        # Of another size, nothing is repeated, and the size before is not the last one any more.
+        other = _sparse(2 + seed % 2, seed)
+        assert places._repeat(other) is None
+        np.testing.assert_array_equal(places.run(None, other)[0], np.nonzero(other["x"]), strict=True)
+        np.testing.assert_array_equal(places.run(None, feed)[0], np.nonzero(feed["x"]), strict=True)
+
+
+def test_threads_repeat_runs_of_two_sizes_whose_outputs_are_cut(cache: PrimitiveProvider) -> None:
+    places, failures = _places(True, cache), list[BaseException]()
+
+    def use(number: int) -> None:
+        try:
+            for turn in range(200):
+                feed = _sparse(3 + (number + turn // 20) % 2, 1000 * number + turn)
+                np.testing.assert_array_equal(places.run(None, feed)[0], np.nonzero(feed["x"]), strict=True)
         except BaseException as error:  # noqa: BLE001 - shown by the test
             failures.append(error)
 
