@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from .operations.softmax import Softmax
     from .operations.sum import Sum
     from .operations.top_k import TopK
+    from .operations.tree_leaves import TreeLeaves
     from .primitives.cache import PrimitiveCache
     from .primitives.policies import CostPrimitiveCache, LruPrimitiveCache
     from .primitives.provider import (
@@ -125,6 +126,7 @@ __all__ = [
     "ThreadpoolInterface",
     "ThreadsPool",
     "TopK",
+    "TreeLeaves",
     "gemm_s8s8s32",
     "gemm_u8s8s32",
     "get_default_jobs",

@@ -240,7 +240,7 @@ _RULES: Final[Mapping[str, _Rule]] = {
     **dict.fromkeys(
         (
             "convolution", "deconvolution", "pooling", "resampling", "eltwise", "lrn", "reorder", "prelu",
-            "group_normalization", "inner_product", "matmul_nbits",
+            "group_normalization", "inner_product", "matmul_nbits", "tree_leaves",
         ),
         _first_alone,
     ),

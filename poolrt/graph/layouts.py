@@ -248,6 +248,7 @@ _POLICIES: Final[dict[str, _Policy]] = {
     "call": _row_major,
     "grid_sample": _row_major,
     "roi_align": _row_major,
+    "tree_leaves": _row_major,
     "rnn": _recurrent,
     "lstm": _recurrent,
     "gru": _recurrent,

@@ -51,6 +51,7 @@ from poolrt.workers.desc import (
     Softmax,
     Sum,
     TopK,
+    TreeLeaves,
     multiple_src,
     scales_of,
 )
@@ -86,6 +87,7 @@ from .scatter import scatter
 from .shuffle import shuffle
 from .softmax import softmax
 from .top_k import top_k
+from .tree_leaves import tree_leaves
 
 Array = NDArray[Any]
 
@@ -216,6 +218,8 @@ def _operation(op: OpDesc, args: Mapping[int, Array]) -> Array:
             return gather(op, args[Arg.SRC], args[Arg.SRC_1])
         case GridSample():
             return grid_sample(op, args[Arg.SRC], args[Arg.SRC_1])
+        case TreeLeaves():
+            return tree_leaves(op, *(args[arg] for arg in (Arg.SRC, Arg.SRC_1, Arg.SRC_2, Arg.WEIGHTS)))
         case RoiAlign():
             return roi_align(op, args[Arg.SRC], args[Arg.SRC_1], args[Arg.SRC_2])
         case Scatter():

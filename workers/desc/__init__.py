@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from .operations.softmax import Softmax
     from .operations.sum import Sum
     from .operations.top_k import TopK
+    from .operations.tree_leaves import TreeLeaves
 
 __all__ = [
     "FORWARD",
@@ -100,6 +101,7 @@ __all__ = [
     "Softmax",
     "Sum",
     "TopK",
+    "TreeLeaves",
     "data_type",
     "item_size",
     "multiple_src",

@@ -45,6 +45,7 @@ OPERATIONS: Final = {
     "gather": "Gather",
     "grid_sample": "GridSample",
     "roi_align": "RoiAlign",
+    "tree_leaves": "TreeLeaves",
     "select": "Select",
     "arg_reduction": "ArgReduction",
     "pad": "Pad",

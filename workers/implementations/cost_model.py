@@ -38,6 +38,9 @@ _ALGORITHMS: Final = {
 }
 _IMPLEMENTATIONS: Final = {"native:quantised_eltwise": 0.15, "native:byte_sums": 0.15}
 _REFERENCE_BYTES: Final = {"lrn": 50.0}
+#: Nanoseconds for a node of a decision tree that a row visits; half of the rows end before the deepest level.
+_VISIT: Final = 1.0
+_REFERENCE_VISIT: Final = 60.0
 
 
 def nanoseconds(pd: PrimitiveDesc) -> int:
@@ -47,6 +50,9 @@ def nanoseconds(pd: PrimitiveDesc) -> int:
     moved = sum(desc.nbytes for desc in memories.values())
     if pd.op.kind == "gather":  # of src, it reads no more than it writes
         moved += min(0, memories[Arg.DST].nbytes - memories[Arg.SRC].nbytes)
+    if pd.op.kind == "tree_leaves":
+        visits = memories[Arg.DST].elements * getattr(pd.op, "levels", 1)
+        return int(visits * (_REFERENCE_VISIT if slow else _VISIT))
     by_byte = _REFERENCE_BYTES.get(pd.op.kind, _REFERENCE_BYTE) if slow else _of_bytes(pd)
     return int(moved * by_byte + products(pd.op) * (_REFERENCE_PRODUCT if slow else _PRODUCT))
 
@@ -70,7 +76,7 @@ def products(op: OpDesc) -> int:
         query, key, value = (memories[arg].dims for arg in (Arg.SRC, Arg.SRC_1, Arg.SRC_2))
         return math.prod(query[:3]) * key[2] * (key[3] + value[3])
     weights = memories.get(Arg.WEIGHTS) or memories.get(Arg.DIFF_WEIGHTS)
-    if weights is None or op.kind == "prelu":
+    if weights is None or op.kind in ("prelu", "tree_leaves"):
         return 0
     src, dst = getattr(op, "src", None), getattr(op, "dst", None)
     if op.kind == "matmul_nbits":

@@ -64,3 +64,11 @@ def non_zero(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, dtype: str
     """Describe where elements are not 0, as indices of s64 by default, and how many there are."""
     (src,) = srcs
     return op(src, MemoryDesc((src.ndims, src.elements), dtype or "s64"), MemoryDesc((1,), "s64"), **attrs)
+
+
+def tree_leaves(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, dtype: str) -> OpDesc:
+    """Describe where rows end in decision trees, as numbers of nodes of s32."""
+    src, nodes, limits, roots = srcs
+    if src.ndims != 2 or roots.ndims != 1:
+        raise ValueError(f"src, roots: expect (R, C) and (T,), got {src.dims} and {roots.dims}")
+    return op(src, nodes, limits, roots, MemoryDesc((src.dims[0], roots.dims[0]), dtype or "s32"), **attrs)

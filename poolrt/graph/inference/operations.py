@@ -130,6 +130,7 @@ _DESCRIBE: Final[Mapping[str, _Describe]] = {
     "select": indexing.select,
     "arg_reduction": indexing.arg_reduction,
     "top_k": indexing.top_k,
+    "tree_leaves": indexing.tree_leaves,
     "non_max_suppression": indexing.non_max_suppression,
     "non_zero": indexing.non_zero,
     "matmul_nbits": products.matmul_nbits,

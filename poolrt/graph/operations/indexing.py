@@ -161,6 +161,24 @@ class Indexing(Family):
             indices, count = node.add_all([_operand_of_own_type(node, "src", src)])
             return indices, count
 
+    def tree_leaves(
+        self, src: Operand, nodes: Operand, limits: Operand, roots: Operand, levels: int,
+        **options: Unpack[NodeOptions],
+    ) -> Value:  # fmt: skip
+        """Follow the nodes of decision trees for each row of src (R, C), from ``roots`` (T,) to leaves.
+
+        The result (R, T) is the numbers of the leaves, as int32. A row of ``nodes`` (N, 4) of int32 is the column that a node
+        looks at, the nodes that follow if the number there passes and if it does not, and whether NaN passes. A number passes if
+        it is at most the only limit of ``limits`` (N, 1), or not outside of both of (N, 2). Both nodes behind a leaf are the
+        leaf; ``levels`` is how many nodes a row visits at most.
+        """
+        with self._build("tree_leaves", **options) as node:
+            operands = [
+                node.operand("src", src), node.operand("nodes", nodes, "s32"), node.operand("limits", limits),
+                node.operand("roots", roots, "s32"),
+            ]  # fmt: skip
+            return node.add(operands, levels=to_integer("levels", levels))
+
     def _arg_reduction(
         self, algorithm: str, src: Operand, axis: int, keep_dims: bool, select_last: bool, options: NodeOptions
     ) -> Value:

@@ -121,6 +121,12 @@ OPERATIONS: Final[dict[str, tuple[tuple[int, ...], Build]]] = {
     "dft": (
         (3, 2, 12, 2), lambda g, x: (g.dft(x, 2), g.dft(x, -2, 17, inverse=True), g.dft(x, 1, 6, inverse=True, one_sided=True))
     ),
+    "tree_leaves": (
+        (5, 3),
+        lambda g, x: g.tree_leaves(
+            x, [[1, 1, 2, 0], [1, 1, 1, 0], [2, 3, 4, 1], [0, 3, 3, 0], [0, 4, 4, 0]], np.zeros((5, 1), np.float32), [0, 2], 2
+        ),
+    ),
     "top_k": (IMAGE, lambda g, x: (*g.top_k(x, 4), *g.top_k(x, 2, 1, largest=False))),
     "lrn": (IMAGE, lambda g, x: g.lrn(x, 3, 0.5, algorithm="within_channel")),
     "sum": (IMAGE, lambda g, x: g.sum([x, g.eltwise(x, "tanh")], (0.5, -2.0))),

@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-import poolrt.onnx as ort
 from onnx import TensorProto, helper
 
+import poolrt.onnx as ort
 from poolrt.workers.primitives.provider import PrimitiveProvider
 from tests.at_lines import at_each_line
 

@@ -64,6 +64,7 @@ from poolrt.workers.desc.operations.reduction import REDUCTION_ALGORITHMS
 from poolrt.workers.desc.operations.resampling import COORDINATES, NEAREST, RESAMPLING_ALGORITHMS
 from poolrt.workers.desc.operations.scatter import SCATTER_REDUCTIONS
 from tests.workers.support.regions import random_roi_align
+from tests.workers.support.trees import random_descriptor
 
 from . import windows
 from .layouts import GIVEN, laid_out, placed
@@ -426,6 +427,7 @@ _DRAWN: Final[dict[str, Callable[[Random], OpDesc]]] = {
     "group_normalization": group_normalization, "reduction": reduction, "resampling": resampling, "prelu": prelu,
     "shuffle": shuffle, "rnn": rnn, "lstm": lstm, "gru": gru,
     "attention": attention, "gather": gather, "grid_sample": grid_sample, "roi_align": random_roi_align,
+    "tree_leaves": random_descriptor,
     "select": select, "arg_reduction": arg_reduction,
     "pad": pad, "scatter": scatter,
     "cumulative_sum": cumulative_sum, "top_k": top_k, "non_max_suppression": non_max_suppression,

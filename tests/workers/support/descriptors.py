@@ -49,6 +49,7 @@ from tests.workers.desc.windows import Channels, Sizes, Window, convolution, dec
 
 from .mixed_types import SHAPES, dfts, dynamic_quantises, matmuls_nbits, non_max_suppressions, non_zeros, top_ks
 from .regions import roi_aligns
+from .trees import trees_of
 
 TYPES: Final = ("f64", "f32", "f16", "bf16", "s64", "u64", "s32", "u32", "s16", "u16", "s8", "u8", "bool")
 #: Some with groups, dilations and paddings unlike on both sides at once: of a few channels, of whole blocks, of one each,
@@ -471,6 +472,7 @@ MAKERS: Final[dict[str, tuple[tuple[str, ...], Callable[[str, str], list[OpDesc]
     "resampling": (FORWARD, resamplings),
     "grid_sample": (_ANY, grid_samples),
     "roi_align": (_ANY, roi_aligns),
+    "tree_leaves": (_ANY, trees_of),
     "prelu": (FORWARD, prelus),
     "shuffle": (FORWARD, shuffles),
     "rnn": (FORWARD, rnns),

@@ -45,7 +45,13 @@ They omit kernels of users too, which graphs call as `user:native` and `user:ope
 #: Engine and operation -> why f32 has the plain implementation alone.
 _REASONS: Final = {
     **dict.fromkeys(
-        (("opencl", kind) for kind in ("gather", "select", "pad", "scatter", "shuffle", "prelu", "resampling", "grid_sample", "roi_align")),
+        (
+            ("opencl", kind)
+            for kind in (
+                "gather", "select", "pad", "scatter", "shuffle", "prelu", "resampling", "grid_sample", "roi_align",
+                "tree_leaves",
+            )
+        ),
         "each element of dst is read from its places and written once: there are no sums that work-items could share",
     ),
     **dict.fromkeys(

@@ -24,6 +24,7 @@ from poolrt.workers.desc import (
     Reduction,
     Resampling,
     RoiAlign,
+    TreeLeaves,
 )
 from poolrt.workers.implementations.contract import REFERENCE
 from tests.references import reference
@@ -35,6 +36,7 @@ from tests.workers.implementations.reference.drawing import LAST_PLACE, argument
 
 from .descriptors import MAKERS, TYPES
 from .regions import region_values
+from .trees import random_trees
 
 Array = NDArray[Any]
 EPSILON: Final = 2.0**-23
@@ -108,6 +110,8 @@ def values(op: OpDesc, attr: PrimitiveAttr, seed: int) -> dict[int, Array]:
     if isinstance(op, GridSample):
         # Places beside src and a little outside of it, some half way between elements.
         args[Arg.SRC_1] = np.random.default_rng(seed).integers(-11, 12, op.grid.dims) / 8
+    if isinstance(op, TreeLeaves):
+        args[Arg.SRC_1], args[Arg.SRC_2], args[Arg.WEIGHTS] = random_trees(op, seed)
     if isinstance(op, RoiAlign):
         args[Arg.SRC_1], args[Arg.SRC_2] = region_values(op, seed)
     if Arg.VARIANCE in args:

@@ -1,4 +1,4 @@
-"""Ensembles of decision trees: all rows go down all trees together, a level at a time, and the leaves add up."""
+"""Ensembles of decision trees: a primitive finds the leaves of all trees that rows reach, and their weights add up."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from typing import Final
 
 import numpy as np
 
-from poolrt.cachestore.deferred_dataclass import replace
-
 from ...call import NodeCall, Operator
 from ...folding import Array
 from ...tensors import Operand, Tensors, array_dtype, dtype_of, shape_of
@@ -17,8 +15,6 @@ from .decision_trees import DecisionTrees, find_nodes, node_keys, numbers_of, re
 from .linked_trees import as_regressor
 from .scores import best_label, class_labels, label_above, scores_of_two, transform
 
-#: Trees of which that share has no decision left: those that have one are computed without them then.
-_FEW_TREES: Final = 16
 #: Elements of a table with a weight for each node and sum.
 _MOST_WEIGHTS: Final = 1 << 26
 
@@ -82,8 +78,6 @@ class _Leaves:
         self.trees = read_trees(call, dtype, shape_of(self.table)[1])
         if self.trees.nodes * max(count, 1) > _MOST_WEIGHTS:
             raise call.unsupported(f"{self.trees.nodes} nodes for {count} sums")
-        if self.trees.nan is not None and self.trees.low is None:
-            self.table, self.trees = _without_nan(m, self.table, self.trees)
         self.ids: Array = np.asarray(call.integers(f"{kind}_ids", most=None), np.int64)
         self.weights = numbers_of(call, f"{kind}_weights").astype(dtype)
         trees, nodes = f"{kind}_treeids", f"{kind}_nodeids"
@@ -94,9 +88,7 @@ class _Leaves:
         if self.ids.size == 0 or self.ids.min() < 0 or self.ids.max() >= count:
             raise call.malformed(f"{kind}_ids: expect numbers 0 to {count - 1}")
         self.at = find_nodes(call, keys, found >> 32, found & 0xFFFFFFFF, np.ones(found.size, np.bool_))
-        #: The trees by their depth, deepest first: the columns of ``reached``.
-        self.order = np.argsort(-self.trees.depths, kind="stable")
-        self.reached = _descend(m, self.table, self.trees, self.order)
+        self.reached = _descend(m, self.table, self.trees)
 
     def sums(self, only: int | None = None) -> Operand:
         """Return the sum of the weights for each row and class, or for one class only."""
@@ -163,7 +155,7 @@ class _Leaves:
         found[owner] = self.ids
         is_one = np.array_equal(found[owner], self.ids) and np.unique(self.at).size == self.at.size
         is_one = is_one and np.array_equal(np.unique(found), np.arange(self.count))
-        return found[self.order] if is_one else None
+        return found if is_one else None
 
     def _table(self) -> Array:
         """Return the weights of each node for each class."""
@@ -172,60 +164,15 @@ class _Leaves:
         return table
 
 
-def _descend(m: Tensors, table: Operand, trees: DecisionTrees, order: Array) -> Operand:
-    """Return the leaf of each tree, in an order from the deepest one on, that each row reaches: (rows, trees) of int32."""
-    rows, count = shape_of(table)[0], order.size
-    roots, depths = trees.roots[order][None], trees.depths[order]
-    if depths[0] == 0:
-        return m.expand(roots, (rows, count))
-    if _decides_everywhere(rows, trees):
-        onward = _decide(m, m.take(table, trees.feature, 1), trees, np.arange(trees.nodes)[None])
-        at = m.take(onward, roots[0], 1)
-        for _ in range(depths[0] - 1):
-            at = m.gather_elements(onward, at, 1)
-        return at
-    at, ends = m.expand(roots, (rows, count)), list[Operand]()
-    for level in range(depths[0]):
-        left = int((depths > level).sum())
-        # Trees whose rows are all at leaves stay behind, if they are more than a few.
-        if count - left >= max(1, count // _FEW_TREES):
-            ends.append(m.slice(at, [left], [count], [1], [1]))
-            at, count, roots = m.slice(at, [0], [left], [1], [1]), left, roots[:, :left]
-        if level == 0:
-            at = _decide(m, m.take(table, trees.feature[roots[0]], 1), trees, roots)
-        else:
-            at = _decide(m, m.gather_elements(table, m.take(trees.feature, at, 0), 1), trees, at)
-    return m.concat([at, *reversed(ends)], 1) if ends else at
-
-
-def _decide(m: Tensors, column: Operand, trees: DecisionTrees, at: Operand) -> Operand:
-    """Return the nodes that follow nodes for the numbers in their columns."""
-    passes = m.binary(column, m.take(trees.high, at, 0), "le")
-    if trees.low is not None:
-        passes = m.binary(passes, m.binary(column, m.take(trees.low, at, 0), "ge"), "and")
-    if trees.nan is not None:
-        is_nan = m.binary(column, column, "ne")
-        passes = m.binary(passes, m.binary(is_nan, m.take(trees.nan, at, 0), "and"), "or")
-    return m.select(passes, m.take(trees.true, at, 0), m.take(trees.false, at, 0))
-
-
-def _without_nan(m: Tensors, table: Operand, trees: DecisionTrees) -> tuple[Operand, DecisionTrees]:
-    """Return a table with columns that have minus infinity for NaN, for nodes whose limit NaN has to keep, and such nodes."""
-    columns = shape_of(table)[1]
-    least = m.expand(m.number(-np.inf, table), shape_of(table))
-    kept = m.select(m.binary(table, table, "ne"), least, table)
-    feature = trees.feature + columns * trees.nan if trees.nan is not None else trees.feature
-    return m.concat([table, kept], 1), replace(trees, feature=feature.astype(np.int32), nan=None)
-
-
-def _decides_everywhere(rows: int, trees: DecisionTrees) -> bool:
-    """Return whether the decisions of all nodes, then one step a level, take less time than decisions level by level.
-
-    A level has six steps more, of 0.35 us each, and reads five numbers of each tree, of 1 ns each, as a node does.
-    """
-    reached = rows * trees.roots.size
-    levels = int(trees.depths.max())
-    return 1.3 * rows * trees.nodes + levels * (350 + reached) < levels * 7 * 350 + 5 * rows * int(trees.depths.sum())
+def _descend(m: Tensors, table: Operand, trees: DecisionTrees) -> Operand:
+    """Return the leaf of each tree that each row reaches: (rows, trees) of int32."""
+    nan: Array = np.zeros(trees.nodes, np.int32) if trees.nan is None else trees.nan.astype(np.int32)
+    nodes = np.stack([trees.feature, trees.true, trees.false, nan], 1)
+    limits = trees.high[:, None] if trees.low is None else np.stack([trees.low, trees.high], 1)
+    levels = max(1, int(trees.depths.max()))
+    return m.graph.tree_leaves(
+        m.value(table), m.value(nodes), m.value(limits), m.value(trees.roots), levels, name=m.name("leaves")
+    )
 
 
 OPERATORS: Final[Mapping[str, Operator]] = {
