@@ -66,6 +66,8 @@ class Course:
         if self._fixed is not None:
             known |= self._fixed({})
         operands = [known[name] if name else None for name in self._node.input]
+        if not operands:
+            raise self._malformed("it has no inputs")
         if self._node.op_type == "If":
             results = self._branch(known, operands)
         elif self._node.op_type == "Loop":

@@ -107,7 +107,8 @@ class InferenceSession:
             self._stages = Stages(self._model, self._plans, self._level <= 20, seed_of_process())
             # An output without a declared type has that of its plan.
             declared = [port for port in self._model.outputs if port.type not in ("", tensor_type(0))]
-            kinds = {port.name: port.dtype for port in declared}
+            numbers = dict.fromkeys(self._model.texts, np.dtype(np.int64))
+            kinds = {port.name: numbers.get(port.name, port.dtype) for port in declared}
             plain = all(kind is not None and kind.kind in "biuf" for kind in kinds.values())
             #: The types of outputs if a run may be repeated as it was: it is no stage of a run, and nothing is measured.
             self._kinds = kinds if plain and not (self._model.has_strings or self._profile.is_on) else None
@@ -256,7 +257,7 @@ class InferenceSession:
 
     def _run(self, arrays: dict[str, NDArray[Any]], into: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         with self._profile.measure("model_run"):
-            outputs = self._stages.run(arrays, into)
+            outputs = self._with_texts(self._stages.run(arrays, into))
             return {port.name: _typed(outputs[port.name], port) for port in self._model.outputs}
 
     def _repeat(self, feed: object) -> Mapping[str, NDArray[Any]] | None:
@@ -269,7 +270,16 @@ class InferenceSession:
             for name, kind in self._kinds.items():
                 if outputs[name].dtype is not kind:
                     return None
-        return outputs
+            return self._with_texts(outputs) if self._model.texts else outputs
+        return None
+
+    def _with_texts(self, outputs: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        """Return outputs with the texts of those that are numbers of texts."""
+        found = dict(outputs)
+        for name, texts in self._model.texts.items():
+            numbers = outputs[name]
+            found[name] = texts.take(numbers.reshape(-1)).reshape(numbers.shape)
+        return found
 
     def _checked_names(self, names: Sequence[str] | None) -> list[str]:
         if isinstance(names, str):

@@ -21,7 +21,7 @@ from .errors import InvalidArgument, InvalidGraph, InvalidProtobuf, NoSuchFile, 
 from .maps import take_maps, type_of_maps
 from .options import SessionOptions
 from .parts import Body, Part
-from .signature import Port, metadata
+from .signature import Port, metadata, tensor_type
 from .string_nodes import check_string_nodes
 from .strings import DOMAINS, OF_STRINGS, STRING, has_strings, string_tensor
 from .text_labels import number_labels
@@ -50,7 +50,9 @@ class SessionModel:
         self._fpmath_mode = fpmath_mode
         self._whole: Part | None = None
         self._nodes: Sequence[ReadNode] | None = None
-        number_labels(proto.graph)
+        with as_session_errors():
+            #: The texts of the outputs that graphs compute as numbers of texts, by name.
+            self.texts = number_labels(proto.graph)
         #: The labels of the outputs that are maps, which graphs compute as tensors, by name.
         self.maps = take_maps(proto.graph)
         with as_session_errors():
@@ -67,9 +69,7 @@ class SessionModel:
         constants = {*self.initializers, *self._strings}
         self.inputs = tuple(port for port in ports if port.name not in constants)
         found = [Port.of(each, *overrides) for each in proto.graph.output]
-        self.outputs = tuple(
-            replace(port, type=type_of_maps(self.maps[port.name])) if port.name in self.maps else port for port in found
-        )
+        self.outputs = tuple(self._as_declared(port) for port in found)
         self.overridable = tuple(port for port in ports if port.name in constants)
         self.metadata = metadata(proto)
         for port in self.inputs:
@@ -91,6 +91,14 @@ class SessionModel:
     def opset(self) -> int:
         """The version of ONNX's own operators."""
         return max((int(each.version) for each in self._file.proto.opset_import if each.domain in DOMAINS), default=1)
+
+    def _as_declared(self, port: Port) -> Port:
+        """Return an output as the model declares it, not as graphs compute it."""
+        if port.name in self.maps:
+            return replace(port, type=type_of_maps(self.maps[port.name]))
+        if port.name in self.texts:
+            return replace(port, element_type=STRING, type=tensor_type(STRING))
+        return port
 
     def declared_inputs(self) -> list[Any]:
         """Return the inputs as the model declares them, without the initialisers that are listed as inputs."""

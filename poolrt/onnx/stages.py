@@ -236,9 +236,10 @@ class Stages:
 def computes_strings(source: Any) -> bool:
     """Return whether a model computes with strings, and sessions have all that it needs for that."""
     try:
-        return SessionModel(source, SessionOptions(), Settings.load(), "cpu").has_strings
+        model = SessionModel(source, SessionOptions(), Settings.load(), "cpu")
     except GraphError:
         return False
+    return model.has_strings or bool(model.texts)
 
 
 def _is_settled(stage: Stage) -> bool:

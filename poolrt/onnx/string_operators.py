@@ -1,4 +1,4 @@
-"""Operators that look into strings: casts, and those that ONNX defines for strings only."""
+"""Operators that look into strings: casts, those that ONNX defines for strings only, and Gather, which ends classifiers."""
 
 from __future__ import annotations
 
@@ -193,6 +193,26 @@ def _by_character(change: Callable[[str], str], text: str) -> str:
     return "".join(new if len(new) == 1 else old for old, new in zip(text, changed, strict=True))
 
 
+def _gather(node: Any, opset: int) -> Compute:
+    axis = attributes(node).get("axis", 0)
+
+    def compute(operands: Sequence[Array]) -> list[Array]:
+        texts, places = operands
+        if not -texts.ndim <= axis < texts.ndim or places.dtype.kind != "i":
+            raise InvalidGraph(f"{label(node)}: axis {axis} and places of {places.dtype} for strings of {texts.shape}")
+        size, along = texts.shape[axis], axis % texts.ndim
+        shape = (*texts.shape[:along], *places.shape, *texts.shape[along + 1 :])
+        places = np.where(places < 0, places + size, places).reshape(-1)
+        is_lost = (places < 0) | (places >= size)
+        if not is_lost.any():
+            return [texts.take(places, along).reshape(shape)]
+        # There is no text at these places, as there is no number in plans.
+        end = np.full((*texts.shape[:along], 1, *texts.shape[along + 1 :]), "", object)
+        return [np.concatenate([texts, end], along).take(np.where(is_lost, size, places), along).reshape(shape)]
+
+    return compute
+
+
 def _match(node: Any, opset: int) -> Compute:
     try:
         import re2
@@ -263,6 +283,7 @@ def _each(change: Callable[..., Any], arrays: Sequence[Array], dtype: type = obj
 OPERATORS: Final[Mapping[str, Callable[[Any, int], Compute]]] = {
     "Cast": _cast,
     "CastLike": _cast_like,
+    "Gather": _gather,
     "RegexFullMatch": _match,
     "StringConcat": _concat,
     "StringNormalizer": _normalize,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -42,7 +43,13 @@ def dtype_of_number(number: int) -> np.dtype[Any] | None:
 
 def number_of_array(array: NDArray[Any]) -> int:
     """Return the TensorProto.DataType of a session's array. Raises ValueError for a type that ONNX does not have."""
-    return STRING if array.dtype == object else number_of(array.dtype.name)
+    return _number_of_type(array.dtype)
+
+
+@lru_cache(maxsize=256)
+def _number_of_type(dtype: np.dtype[Any]) -> int:
+    # The name of a type takes NumPy 4 us.
+    return STRING if dtype.kind == "O" else number_of(dtype.name)
 
 
 def as_strings(value: Any) -> NDArray[Any]:

@@ -1,16 +1,21 @@
-"""Labels that are texts, of the domain ``ai.onnx.ml``: nodes give their numbers, and a Gather behind them the texts.
+"""Labels that are texts, of the domain ``ai.onnx.ml``: nodes give their numbers.
 
-So plans compute all but the last step of a classifier, and nodes of strings (`string_nodes`) that one.
+The texts of an output that no node reads are looked up at the end of a run. For others there is a Gather behind the numbers, a
+node of strings (`string_nodes`), between plans.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from poolrt.graph.onnx.model_file import onnx_package
+from poolrt.graph.onnx.read_node import names_read
 
-from .strings import STRING
+from .strings import STRING, string_tensor
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 _DOMAIN: Final = "ai.onnx.ml"
 #: Classifier -> the attribute of its labels if they are whole numbers.
@@ -23,10 +28,16 @@ _NUMBERED: Final = {
 _UNUSED: Final = b"_Unused"
 
 
-def number_labels(graph: Any) -> None:
-    """Change the nodes of a GraphProto whose results are labels of texts, and add nodes and initialisers for the texts."""
+def number_labels(graph: Any) -> dict[str, NDArray[Any]]:
+    """Change the nodes of a GraphProto whose results are labels of texts, and add nodes and initialisers for the texts.
+
+    Return the texts for the numbers of outputs that are whole numbers now, by name. Raises ModelError for texts that are none.
+    """
+    found: dict[str, NDArray[Any]] = {}
     if not any(node.domain == _DOMAIN for node in graph.node):
-        return
+        return found
+    declared = {each.name: each for each in graph.output}
+    read = set(names_read(graph.node))
     stored = {each.name: each for each in graph.initializer if each.data_type == STRING}
     names = {name for node in graph.node for name in (*node.input, *node.output)}
     names |= {each.name for each in (*graph.initializer, *graph.input, *graph.output)}
@@ -41,13 +52,19 @@ def number_labels(graph: Any) -> None:
             continue
         texts = _numbered(node)
         if texts:
-            label, number = node.output[0], _new(names, f"{node.output[0]}/number")
+            label = node.output[0]
+            if label in declared and label not in read:
+                found[label] = string_tensor(_tensor(f"{label}/texts", texts, (len(texts),)))
+                declared[label].type.tensor_type.elem_type = onnx_package().TensorProto.INT64
+                continue
+            number = _new(names, f"{label}/number")
             node.output[0] = number
             table = _store(graph, names, f"{label}/texts", texts, (len(texts),))
             nodes.append(onnx_package().helper.make_node("Gather", [table, number], [label], f"{label}/text"))
     changed = [_copy(node) for node in nodes]
     del graph.node[:]
     graph.node.extend(changed)
+    return found
 
 
 def _numbered(node: Any) -> list[bytes]:
@@ -91,8 +108,12 @@ def _extracted(graph: Any, node: Any, texts: Any, names: set[str]) -> list[Any]:
 def _store(graph: Any, names: set[str], name: str, texts: Sequence[bytes], dims: Sequence[int]) -> str:
     """Add an initialiser of texts; return its name."""
     name = _new(names, name)
-    graph.initializer.add(name=name, data_type=STRING, dims=dims, string_data=texts)
+    graph.initializer.append(_tensor(name, texts, dims))
     return name
+
+
+def _tensor(name: str, texts: Sequence[bytes], dims: Sequence[int]) -> Any:
+    return onnx_package().TensorProto(name=name, data_type=STRING, dims=dims, string_data=texts)
 
 
 def _new(names: set[str], name: str) -> str:

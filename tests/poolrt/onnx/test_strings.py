@@ -161,6 +161,21 @@ def test_strings_are_gathered_as_often_as_asked(cache: PrimitiveProvider) -> Non
     assert session(source, cache).run(None, {"x": x, "i": places})[0].tolist() == x[:, places].tolist()
 
 
+@pytest.mark.parametrize("axis", [0, 1, -1])
+def test_strings_are_gathered_along_any_axis_and_where_there_are_none(axis: int, cache: PrimitiveProvider) -> None:
+    found = session(one("Gather", {"x": STRING, "i": INT64}, {"y": STRING}, axis=axis), cache)
+    x, places = words(np.random.default_rng(), 3, 4, 2), np.array([[1, -3, 2, 7], [0, 0, -9, 1]])
+    wider = np.concatenate([x, np.full([1 if n == axis % 3 else size for n, size in enumerate(x.shape)], "")], axis)
+    size = x.shape[axis]
+    known = np.where((places >= -size) & (places < size), places % size, size)
+    assert found.run(None, {"x": x, "i": places})[0].tolist() == wider.take(known, axis).tolist()
+    assert found.run(None, {"x": x, "i": np.array(-1)})[0].tolist() == x.take(-1, axis).tolist()
+    assert found.run(None, {"x": x, "i": places[:0]})[0].shape == x.take(places[:0], axis).shape
+    assert (found.run(None, {"x": x[:0, :0, :0], "i": np.array([5])})[0] == "").all()
+    with pytest.raises(ort.InvalidGraph, match="axis"):
+        found.run(None, {"x": x[0, 0] if axis == 1 else x[0, 0, 0:1].reshape(()), "i": places})
+
+
 def test_words_are_left_out_and_change_case(cache: PrimitiveProvider) -> None:
     x = np.array(["Straße", "MONDAY", "monday", "İx", "ÄÖ", ""], object)
     cases: tuple[tuple[dict[str, Any], list[str]], ...] = (
@@ -309,6 +324,7 @@ def test_types_that_contradict_the_model_are_refused(cache: PrimitiveProvider) -
         (lambda outer, inner: inner.output.add(name="nothing"), "no node computes 'nothing'"),
         (lambda outer, inner: outer.node.append(node("Identity", ["last"], ["y"])), "two nodes compute 'y'"),
         (lambda outer, inner: outer.node[0].attribute.pop(), "attribute body is missing, or no graph"),
+        (lambda outer, inner: outer.node[0].ClearField("input"), "it has no inputs"),
     ]
     for change, text in cases:
         with pytest.raises(poolrt.ModelError, match=text):

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
 from poolrt import UnsupportedNode, load_onnx
-from poolrt.onnx import InferenceSession
+from poolrt.onnx import InferenceSession, SessionOptions
 from poolrt.onnx.errors import Fail
 from tests.poolrt.graph.onnx.learned import Forest, table
 
@@ -55,6 +55,31 @@ def test_trees_give_labels_of_texts(classes: int) -> None:
     ids = [0] if classes == 2 else [0, 1, 2]
     attributes = {**forest.attributes("class", lambda *_: ids), "classlabels_strings": TEXTS[:classes]}
     assert_like_onnx_runtime(model([learned("TreeEnsembleClassifier", ["y", "scores"], **attributes)], ["y", "scores"]))
+
+
+def test_labels_that_no_node_reads_are_looked_up_behind_a_run_that_is_repeated() -> None:
+    forest = Forest(np.random.default_rng(1), 6, 4, ("BRANCH_LEQ",))
+    attributes = {**forest.attributes("class", lambda *_: [0, 1, 2]), "classlabels_strings": TEXTS}
+    nodes = [learned("TreeEnsembleClassifier", ["y", "scores"], **attributes)]
+    options = SessionOptions()
+    options.intra_op_num_threads = 1
+    session = InferenceSession(model(nodes, ["y", "scores"]).SerializeToString(), options)
+    assert [port.type for port in session.get_outputs()] == ["tensor(string)", "tensor(float)"]
+    feeds = {"x": table(np.random.default_rng(2), 9)}
+    found = session.run(None, feeds)
+    repeated = session._repeat(feeds)
+    assert repeated is not None
+    assert repeated["y"].tolist() == found[0].tolist() == np.array(TEXTS)[found[1].argmax(1)].tolist()
+    binding = session.io_binding()
+    binding.bind_cpu_input("x", feeds["x"])
+    binding.bind_output("y")
+    session.run_with_iobinding(binding)
+    assert binding.get_outputs()[0].data_type() == "tensor(string)"
+    assert binding.copy_outputs_to_cpu()[0].tolist() == found[0].tolist()
+    # Another node reads texts, which are a tensor for it.
+    nodes += [helper.make_node("Identity", ["y"], ["again"])]
+    other = InferenceSession(model(nodes, ["again", "scores"]).SerializeToString(), options)
+    assert other.run(["again"], feeds)[0].tolist() == found[0].tolist()
 
 
 def test_a_linear_classifier_gives_labels_of_texts_and_a_graph_refuses_it() -> None:
