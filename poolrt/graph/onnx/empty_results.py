@@ -8,13 +8,16 @@ from typing import Any, Final
 import numpy as np
 
 from ..values import Value
+from .call import NodeCall, Operator
 from .element_types import array_type, number_of
 from .folding import Array
 from .model_file import onnx_package
-from .tensors import Operand, dtype_of, shape_of
+from .tensors import Operand, array_dtype, dtype_of, shape_of
 
 #: Elements of a known operand that shapes may depend on, such as sizes and axes.
 _MOST_DATA: Final = 1024
+#: The domain of operators on tables, whose results have a row for each row of the first operand.
+ML_DOMAIN: Final = "ai.onnx.ml"
 
 
 def has_empty(operands: Sequence[Operand | None]) -> bool:
@@ -46,6 +49,27 @@ def empty_results(
         return None
     found = [_without_elements(inferred.get(name)) if name else None for name in node.output]
     return None if any(found[index] is None for index in used) else tuple(found)
+
+
+def results_without_rows(call: NodeCall, operator: Operator) -> tuple[Array | None, ...] | None:
+    """Return the results of an operator of `ML_DOMAIN` for tables without rows, None if its tables have some.
+
+    ONNX infers no shapes of them. They are those of one row, without it.
+    """
+    first = call.operands[0] if call.operands else None
+    if first is None or not first.shape or first.shape[0] != 0 or 0 in first.shape[1:]:
+        return None
+    rows = [
+        each
+        if each is None or not has_empty([each])
+        else np.zeros((1, *shape_of(each)[1:]), array_dtype(dtype_of(each)))
+        for each in call.operands
+    ]
+    found = operator(call.with_operands(*rows))
+    results = found if isinstance(found, tuple) else (found,)
+    return tuple(
+        None if each is None else np.zeros((0, *shape_of(each)[1:]), array_dtype(dtype_of(each))) for each in results
+    )
 
 
 def _without_elements(inferred: Any | None) -> Array | None:

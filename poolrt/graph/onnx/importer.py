@@ -21,7 +21,7 @@ from ..values import Value
 from .bounds import Bounds
 from .call import NodeCall, Results
 from .control_flow import CONTROL_FLOW
-from .empty_results import empty_results, has_empty
+from .empty_results import ML_DOMAIN, empty_results, has_empty, results_without_rows
 from .expansion import MOST_DEPTH, MOST_NODES, Expansion, find_expansion, local_functions
 from .folding import Array, Folding
 from .model_file import ModelFile, onnx_package, read_model
@@ -287,6 +287,8 @@ class _Import:
             foreign = OPERATORS_OF.get(node.domain, {}).get(node.op_type)
             if foreign is None:
                 return self._define(node, attributes, call, scope, None)
+            if node.domain == ML_DOMAIN and (found := results_without_rows(call, foreign)) is not None:
+                return found
             return self.bounds.carry(call, _as_tuple(foreign(call)))
         if node.op_type in CONTROL_FLOW:
             return CONTROL_FLOW[node.op_type](call, scope, self._add_inner)

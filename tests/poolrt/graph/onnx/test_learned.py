@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 from onnx import numpy_helper
 
 from poolrt import Executor, ModelError, UnsupportedNode, load_onnx
+from poolrt.onnx import InferenceSession
 from poolrt.workers.primitives.provider import PrimitiveProvider
 from tests.poolrt.graph.interpreter import run_wire
 
@@ -48,6 +50,16 @@ def assert_close(case: Case, found: Mapping[str, Array]) -> None:
 def test_an_operator_computes_what_onnx_runtime_does(family: str) -> None:
     for case in CASES[family](zlib.crc32(family.encode())):
         assert_close(case, run_wire(*load_onnx(case.model()).to_wire(), dict(case.inputs)))
+
+
+@pytest.mark.parametrize("family", CASES)
+def test_tables_without_rows_give_results_without_rows(family: str) -> None:
+    for case in CASES[family](5)[::3]:
+        rows = next(iter(case.inputs.values())).shape[0]
+        inputs = {name: each[:0] if len(each) == rows else each for name, each in case.inputs.items()}
+        found = InferenceSession(replace(case, inputs=inputs).model()).run(None, inputs)
+        for got, (name, want) in zip(found, expected(case).items(), strict=True):
+            assert (got.shape, got.dtype) == ((0, *want.shape[1:]), want.dtype), (case.operator, name)
 
 
 @pytest.mark.slow
