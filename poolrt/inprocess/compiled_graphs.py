@@ -77,7 +77,7 @@ class CompiledGraphs:
         context: DeviceContext,
         cache: PrimitiveProvider | None,
         files: ConstantFiles | None = None,
-        names: Sequence[str] = (),
+        names: Sequence[str] | None = None,
     ) -> None:
         """Compute on ``stream``, or a new one of ``engine``, and on one for each engine that ``engines`` names.
 
@@ -115,7 +115,7 @@ class CompiledGraphs:
         variant: str,
         make: MakeGraph,
         into: Mapping[str, NDArray[Any]] | None = None,
-        names: Sequence[str] = (),
+        names: Sequence[str] | None = None,
     ) -> Outputs:
         """Run on inputs in order, all of them C-contiguous and aligned, and return the outputs as new arrays.
 
@@ -160,7 +160,7 @@ class CompiledGraphs:
         make: MakeGraph,
         into: Mapping[str, NDArray[Any]] | None,
         within: bool,
-        names: Sequence[str],
+        names: Sequence[str] | None,
     ) -> Outputs:
         # In one piece: for a small graph, calls of functions take as long as what they do here.
         shapes = tuple([array.shape for array in arrays])
@@ -186,8 +186,8 @@ class CompiledGraphs:
             found = weakref.ref(executor)
             self._latest = latest = _Latest(thread, shapes, variant, verbose, jobs, found, ports, behind)
             self.repeat = repeat_nothing
-            names = self._names or names
-            if names and executor.alone is not None and not (verbose or within):
+            names = names if self._names is None else self._names
+            if names is not None and executor.alone is not None and not (verbose or within):
                 inputs = [
                     Input(name, array.dtype, array.shape, array.nbytes, SLACK * (number in behind))
                     for number, (name, array) in enumerate(zip(names, arrays, strict=True))

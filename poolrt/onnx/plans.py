@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
 
+from poolrt.cachestore.deferred_namedtuple import NamedTuple
 from poolrt.cachestore.forked_locks import freed_in_children
 from poolrt.cachestore.lru import Lru
 from poolrt.graph import passes
@@ -80,6 +81,20 @@ class Plans(Protocol):
         ...
 
 
+class _Last(NamedTuple):
+    """The last run of the whole model if a plan was not all that it needed.
+
+    It has what repeats the plan, with the variant, the shapes of the inputs, the inputs that are constants of the plan, and the
+    outputs to cut.
+    """
+
+    repeat: object
+    variant: str
+    shapes: Sequence[tuple[str, tuple[int, ...]]]
+    values: Sequence[tuple[str, np.dtype[Any], tuple[int, ...], bytes]]
+    cuts: Mapping[str, Cut]
+
+
 class LocalPlans:
     """Plans in this process. Threads run at once; each has the workspace of a plan to itself, which counts in the bytes."""
 
@@ -103,8 +118,7 @@ class LocalPlans:
         #: Outputs whose size a run counts, by the shapes and the variant of a graph; unused until a graph has some.
         self._cuts: Final = Lru[tuple["Shapes", str], dict[str, Cut]](_CUTS)
         self._has_cuts = False
-        #: What repeats the last run of the whole model, the shapes of its inputs by name, and its outputs to cut.
-        self._last_cuts: tuple[object, list[tuple[str, tuple[int, ...]]], dict[str, Cut]] | None = None
+        self._last: _Last | None = None
         self._plan_bytes = plan_bytes
         self._stream = stream
         self._engine = open_engine(engine) if stream is None else stream.engine
@@ -119,33 +133,37 @@ class LocalPlans:
         make = partial(self._graph, source, tuple(inputs), values)
         plain = {name: _plain(array) for name, array in into.items()}
         variant = self._variant(source, values)
-        names = () if source.label else tuple(inputs)
+        names = None if source.label else tuple(inputs)
         graphs = self._graphs_here()
         outputs: dict[str, NDArray[Any]] = graphs.run(arrays, [*map(address_of, arrays)], variant, make, plain, names)
-        if self._has_cuts:
+        if self._has_cuts or values:
             shapes = tuple(array.shape for array in arrays)
-            cuts = self._find_cuts(shapes, variant, make)
+            cuts = self._find_cuts(shapes, variant, make) if self._has_cuts else {}
             cut_outputs(outputs, cuts)
-            if not (source.label or values):
-                self._last_cuts = graphs.repeat, [*zip(inputs, shapes, strict=True)], cuts
+            if not source.label:
+                fixed = [(name, array.dtype, array.shape, array.tobytes()) for name, array in values.items()]
+                self._last = _Last(graphs.repeat, variant, [*zip(inputs, shapes, strict=True)], fixed, cuts)
         return {name: into[name] if plain.get(name) is array else array for name, array in outputs.items()}
 
     def repeat(self, feed: Mapping[str, Any]) -> Mapping[str, NDArray[Any]] | None:
-        repeat = self._graphs_here().repeat
-        variant = "" if self._optimize else _PLAIN
-        if not self._has_cuts:
-            return repeat(feed, variant)
-        last = self._last_cuts
-        if last is None or last[0] is not repeat:
-            return None
-        outputs = repeat(feed, variant)
+        repeat, last = self._graphs_here().repeat, self._last
+        if last is None or last.repeat is not repeat:
+            return None if self._has_cuts else repeat(feed, "" if self._optimize else _PLAIN)
+        left = dict(feed)
+        for name, dtype, dims, content in last.values:
+            array = left.pop(name, None)
+            if type(array) is not np.ndarray or array.dtype is not dtype or array.shape != dims:
+                return None
+            if array.tobytes() != content:
+                return None
+        outputs = repeat(left, last.variant)
         if outputs is None:
             return None
-        for name, dims in last[1]:
+        for name, dims in last.shapes:
             # Another thread's run may have come between the last one and its cuts, which are for shapes.
-            if feed[name].shape != dims:
+            if left[name].shape != dims:
                 return None
-        cut_outputs(outputs, last[2])
+        cut_outputs(outputs, last.cuts)
         return outputs
 
     def prepare(self, source: Source, shapes: Mapping[str, tuple[int, ...]]) -> None:

@@ -14,7 +14,7 @@ import poolrt.onnx as ort
 from poolrt.workers.primitives.provider import PrimitiveProvider
 from tests.at_lines import at_each_line
 
-from .models import Array, session, sums
+from .models import Array, model, session, sums
 
 _W = np.array([1, 2, 4], np.float32)
 
@@ -152,6 +152,33 @@ def test_threads_repeat_runs_of_two_sizes_whose_outputs_are_cut(cache: Primitive
     for thread in threads:
         thread.join()
     assert not failures
+
+
+def test_a_run_whose_sizes_depend_on_values_is_repeated_for_the_same_values(cache: PrimitiveProvider) -> None:
+    kind, ports = TensorProto.INT64, ("start", "end", "step")
+    nodes = [helper.make_node("Range", ports, ["r"]), helper.make_node("NonZero", ["r"], ["y"])]
+    inputs = {name: (kind, []) for name in ports}
+    made = session(model(nodes, inputs, {"y": (kind, [1, None]), "r": (kind, [None])}), cache)
+
+    def check(start: int, end: int, step: int) -> dict[str, Array]:
+        feed = {name: np.array(each) for name, each in zip(ports, (start, end, step), strict=True)}
+        found = np.arange(start, end, step)
+        places, numbers = made.run(None, feed)
+        np.testing.assert_array_equal(numbers, found, strict=True)
+        np.testing.assert_array_equal(places, np.nonzero(found), strict=True)
+        return feed
+
+    for start in range(3):
+        for _ in range(3):
+            feed = check(-1, 7 + start, 2)
+        repeated = made._repeat(feed)
+        assert repeated is not None
+        np.testing.assert_array_equal(repeated["r"], np.arange(-1, 7 + start, 2), strict=True)
+        assert made._repeat({**feed, "step": np.array(1)}) is None
+        assert made._repeat({**feed, "step": np.array(2, np.int32)}) is None
+        assert made._repeat({"start": feed["start"], "end": feed["end"]}) is None
+    check(0, 0, 1)
+    check(-1, 7, 2)
 
 
 class _Room(bytearray):
