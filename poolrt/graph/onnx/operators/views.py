@@ -11,7 +11,7 @@ import numpy as np
 from ...shapes import normalize_axis
 from ...values import Value
 from ..call import NodeCall, Operator
-from ..tensors import Operand
+from ..tensors import Operand, Tensors, shape_of
 from .uneven_sequences import reverse
 
 
@@ -129,10 +129,23 @@ def tile(call: NodeCall) -> Operand:
     m = call.math
     if 0 in repeats:
         return m.empty([n * size for n, size in zip(repeats, sizes, strict=True)], source)
-    paired = [each for size in sizes for each in (1, size)]
-    repeated = [each for pair in zip(repeats, sizes, strict=True) for each in pair]
     if 2 * len(sizes) > _MOST_DIMS:
         raise call.unsupported(f"{len(sizes)} dimensions; at most {_MOST_DIMS // 2} are supported")
+    # Short rows are repeated first, so that what other dimensions repeat are longer ones.
+    left, found = list(repeats), source
+    for axis in range(len(sizes) - 1, -1, -1):
+        others = any(n > 1 for n in left[:axis])
+        if left[axis] > 1 and others and math.prod(shape_of(found)[axis:]) < _SHORT_ROW:
+            found = _repeat(m, found, [n if dim == axis else 1 for dim, n in enumerate(left)])
+            left[axis] = 1
+    return _repeat(m, found, left)
+
+
+def _repeat(m: Tensors, source: Operand, repeats: Sequence[int]) -> Operand:
+    """Repeat along every dimension, in one step."""
+    sizes = shape_of(source)
+    paired = [each for size in sizes for each in (1, size)]
+    repeated = [each for pair in zip(repeats, sizes, strict=True) for each in pair]
     wide = m.expand(m.reshape(source, paired), repeated)
     return m.reshape(wide, [n * size for n, size in zip(repeats, sizes, strict=True)])
 
@@ -234,6 +247,8 @@ def identity(call: NodeCall) -> Operand:
 
 
 _MOST_DIMS: Final = 12
+#: Elements of rows that are repeated in a step of their own if other dimensions repeat, too.
+_SHORT_ROW: Final = 64
 
 OPERATORS: Final[Mapping[str, Operator]] = {
     "Reshape": reshape,

@@ -228,6 +228,8 @@ CASES: list[Case] = [
     case("Split", IMAGE, axis=2, opset=11, split=[4, 5], outputs=["y", "z"]),
     case("Expand", {"x": (3, 1)}, {"s": integers(2, 1, 4)}),
     case("Tile", {"x": (2, 3)}, {"r": integers(3, 2)}),
+    case("Tile", {"x": (5, 2, 7, 3)}, {"r": integers(2, 3, 2, 4)}),
+    case("Tile", {"x": (2, 30, 5)}, {"r": integers(1, 3, 2)}),
     case("Pad", IMAGE, {"p": integers(0, 1, 2, 0, 1, 0, -1, 3), "v": np.array(1.5, np.float32)}),
     case("Pad", MATRIX, {"p": integers(1, 3, 0, 2)}, mode="reflect"),
     case("Pad", MATRIX, {"p": integers(1, 3, 0, 2)}, mode="edge"),
