@@ -1,7 +1,8 @@
-"""Determinants, by elimination."""
+"""Determinants: of small matrices by their definition, of others by elimination."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from typing import Final
 
@@ -9,10 +10,12 @@ import numpy as np
 
 from ..call import NodeCall, Operator
 from ..rearranging import arg_reduce
-from ..tensors import Operand, dtype_of, shape_of
+from ..tensors import Operand, Tensors, dtype_of, shape_of
 
 #: Rows of a matrix: each is a step of about ten operations.
 _MOST_ROWS: Final = 64
+#: Rows up to which the definition takes less time, for one matrix and for thousands.
+_FEW_ROWS: Final = 4
 
 
 def determinant(call: NodeCall) -> Operand:
@@ -25,6 +28,8 @@ def determinant(call: NodeCall) -> Operand:
         raise call.unsupported(f"matrices of {rows} rows; at most {_MOST_ROWS} are supported")
     left: Operand = m.reshape(m.cast(source, "float64"), (-1, rows, rows))
     batch = shape_of(left)[0]
+    if 1 < rows <= _FEW_ROWS:
+        return m.cast(m.reshape(_sum_of_products(m, left, rows), outer), dtype_of(source))
     total: Operand = np.ones((batch, 1, 1))
     for size in range(rows, 0, -1):
         head = m.slice(left, [0], [1], [2], [1])
@@ -46,6 +51,16 @@ def determinant(call: NodeCall) -> Operand:
         ahead = m.slice(chosen, [1], [size], [2], [1])
         left = m.binary(m.slice(rest, [1], [size], [2], [1]), m.binary(factors, ahead, "mul"), "sub")
     return m.cast(m.reshape(total, outer), dtype_of(source))
+
+
+def _sum_of_products(m: Tensors, matrices: Operand, rows: int) -> Operand:
+    """Return determinants by their definition: of products of an element of each row in another column, with signs."""
+    columns = list(itertools.permutations(range(rows)))
+    signs = [(-1.0) ** sum(a > b for a, b in itertools.combinations(each, 2)) for each in columns]
+    places = np.asarray(columns, np.int64) + np.arange(rows) * rows
+    chosen = m.take(m.reshape(matrices, (-1, rows * rows)), places, 1)
+    products = m.reduce(chosen, "mul", (2,), False)
+    return m.reduce(m.binary(products, np.asarray(signs)[None], "mul"), "sum", (1,), False)
 
 
 OPERATORS: Final[Mapping[str, Operator]] = {"Det": determinant}

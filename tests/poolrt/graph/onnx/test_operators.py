@@ -273,6 +273,9 @@ CASES: list[Case] = [
     ),
     case("Det", {"x": (2, 3, 5, 5)}),
     case("Det", {"x": (1, 1)}),
+    case("Det", {"x": (2, 2)}),
+    case("Det", {"x": (7, 3, 3)}),
+    case("Det", {"x": (2, 3, 4, 4)}),
     case("STFT", {"x": (2, 40, 1)}, {"s": np.array(5), "w": array(16)}, opset=17),
     case("STFT", {"x": (1, 33, 2)}, {"s": np.array(4), "w": array(8)}, onesided=0, opset=17),
     case(
