@@ -278,7 +278,12 @@ class InferenceSession:
         found = dict(outputs)
         for name, texts in self._model.texts.items():
             numbers = outputs[name]
-            found[name] = texts.take(numbers.reshape(-1)).reshape(numbers.shape)
+            try:
+                found[name] = texts.take(numbers.reshape(-1)).reshape(numbers.shape)
+            except IndexError:
+                # Where a model chooses a text that there is not, as a Gather of them.
+                inside = (numbers >= -texts.size) & (numbers < texts.size)
+                found[name] = np.append(texts, "").take(np.where(inside, numbers % max(texts.size, 1), texts.size))
         return found
 
     def _checked_names(self, names: Sequence[str] | None) -> list[str]:

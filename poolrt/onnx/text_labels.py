@@ -1,18 +1,18 @@
 """Labels that are texts, of the domain ``ai.onnx.ml``: nodes give their numbers.
 
-The texts of an output that no node reads are looked up at the end of a run. For others there is a Gather behind the numbers, a
-node of strings (`string_nodes`), between plans.
+A Gather behind them looks up the texts: a node of strings (`string_nodes`), between plans. If only nodes that change shapes are
+between it and an output, which no node reads, the output is numbers too, and sessions look up its texts at the end of a run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from poolrt.graph.onnx.model_file import onnx_package
 from poolrt.graph.onnx.read_node import names_read
 
-from .strings import STRING, string_tensor
+from .strings import DOMAINS, STRING, string_tensor
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -24,6 +24,8 @@ _NUMBERED: Final = {
     "SVMClassifier": "classlabels_ints",
     "TreeEnsembleClassifier": "classlabels_int64s",
 }
+#: Operators that change the shape of texts only.
+_MOVES: Final = ("Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze")
 #: What a LabelEncoder without a default gives for a key that it does not have.
 _UNUSED: Final = b"_Unused"
 
@@ -33,11 +35,8 @@ def number_labels(graph: Any) -> dict[str, NDArray[Any]]:
 
     Return the texts for the numbers of outputs that are whole numbers now, by name. Raises ModelError for texts that are none.
     """
-    found: dict[str, NDArray[Any]] = {}
     if not any(node.domain == _DOMAIN for node in graph.node):
-        return found
-    declared = {each.name: each for each in graph.output}
-    read = set(names_read(graph.node))
+        return {}
     stored = {each.name: each for each in graph.initializer if each.data_type == STRING}
     names = {name for node in graph.node for name in (*node.input, *node.output)}
     names |= {each.name for each in (*graph.initializer, *graph.input, *graph.output)}
@@ -52,19 +51,76 @@ def number_labels(graph: Any) -> dict[str, NDArray[Any]]:
             continue
         texts = _numbered(node)
         if texts:
-            label = node.output[0]
-            if label in declared and label not in read:
-                found[label] = string_tensor(_tensor(f"{label}/texts", texts, (len(texts),)))
-                declared[label].type.tensor_type.elem_type = onnx_package().TensorProto.INT64
-                continue
-            number = _new(names, f"{label}/number")
+            label, number = node.output[0], _new(names, f"{node.output[0]}/number")
             node.output[0] = number
             table = _store(graph, names, f"{label}/texts", texts, (len(texts),))
             nodes.append(onnx_package().helper.make_node("Gather", [table, number], [label], f"{label}/text"))
     changed = [_copy(node) for node in nodes]
     del graph.node[:]
     graph.node.extend(changed)
+    return _look_up_at_the_end(graph, names)
+
+
+def _look_up_at_the_end(graph: Any, names: set[str]) -> dict[str, NDArray[Any]]:
+    """Make outputs numbers of texts, whose texts a Gather looks up; return the texts by output."""
+    helper = onnx_package().helper
+    declared = {each.name: each for each in graph.output}
+    tables = {each.name: each for each in graph.initializer if each.data_type == STRING}
+    readers: dict[str, list[Any]] = {}
+    for node in graph.node:
+        for name in names_read([node]):
+            readers.setdefault(name, []).append(node)
+    found: dict[str, NDArray[Any]] = {}
+    for node in graph.node:
+        if node.op_type != "Gather" or not node.name.endswith("/text") or node.input[0] not in tables:
+            continue
+        table, number, label = tables[node.input[0]], node.input[1], node.output[0]
+        chain = _nodes_to_an_output(label, readers, declared)
+        if chain is None or list(table.dims)[:-1] not in ([], [1]):
+            continue
+        if len(table.dims) == 1:
+            node.CopyFrom(helper.make_node("Identity", [number], [label], node.name))
+        else:
+            row = _new(names, f"{label}/row")
+            graph.initializer.append(helper.make_tensor(row, onnx_package().TensorProto.INT64, [2], [1, -1]))
+            node.CopyFrom(helper.make_node("Reshape", [number, row], [label], node.name))
+        for each in chain:
+            if each.op_type == "Cast":
+                each.CopyFrom(helper.make_node("Identity", list(each.input), list(each.output), each.name))
+        output = chain[-1].output[0] if chain else label
+        found[output] = string_tensor(table).reshape(-1)
+        declared[output].type.tensor_type.elem_type = onnx_package().TensorProto.INT64
+    read = names_read(graph.node) | {*declared}
+    for place in reversed(range(len(graph.initializer))):
+        if graph.initializer[place].data_type == STRING and graph.initializer[place].name not in read:
+            del graph.initializer[place]
     return found
+
+
+def _nodes_to_an_output(label: str, readers: Mapping[str, list[Any]], declared: Mapping[str, Any]) -> list[Any] | None:
+    """Return the nodes from a label to an output that no node reads, none of which changes texts; None if there are others."""
+    chain: list[Any] = []
+    while label not in declared:
+        after = readers.get(label, [])
+        if len(after) != 1 or not _moves(after[0], label):
+            return None
+        chain.append(after[0])
+        label = after[0].output[0]
+    return None if label in readers else chain
+
+
+def _moves(node: Any, name: str) -> bool:
+    """Return whether a node gives the elements of a tensor of texts in another shape, and nothing else."""
+    if (
+        node.domain not in DOMAINS
+        or len(node.output) != 1
+        or list(node.input).count(name) != 1
+        or node.input[0] != name
+    ):
+        return False
+    if node.op_type == "Cast":
+        return any(each.name == "to" and each.i == STRING for each in node.attribute)
+    return node.op_type in _MOVES
 
 
 def _numbered(node: Any) -> list[bytes]:

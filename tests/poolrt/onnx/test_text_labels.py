@@ -76,10 +76,31 @@ def test_labels_that_no_node_reads_are_looked_up_behind_a_run_that_is_repeated()
     session.run_with_iobinding(binding)
     assert binding.get_outputs()[0].data_type() == "tensor(string)"
     assert binding.copy_outputs_to_cpu()[0].tolist() == found[0].tolist()
+    # Nodes that change shapes may be between.
+    nodes += [helper.make_node("Cast", ["y"], ["same"], to=TensorProto.STRING)]
+    nodes += [helper.make_node("Reshape", ["same", "row"], ["again"])]
+    row = numpy_helper.from_array(np.array([1, -1]), "row")
+    other = InferenceSession(model(nodes, ["again", "scores"], row).SerializeToString(), options)
+    assert [other.run(["again"], feeds)[0].tolist() for _ in range(3)] == [[found[0].tolist()]] * 3
+    assert other._repeat(feeds) is not None
     # Another node reads texts, which are a tensor for it.
-    nodes += [helper.make_node("Identity", ["y"], ["again"])]
-    other = InferenceSession(model(nodes, ["again", "scores"]).SerializeToString(), options)
-    assert other.run(["again"], feeds)[0].tolist() == found[0].tolist()
+    nodes += [helper.make_node("Concat", ["again", "again"], ["twice"], axis=0)]
+    other = InferenceSession(model(nodes, ["twice", "scores"], row).SerializeToString(), options)
+    assert other.run(["twice"], feeds)[0].tolist() == [found[0].tolist()] * 2
+
+
+def test_texts_that_there_are_not_are_empty() -> None:
+    best = helper.make_node("ArgMax", ["x"], ["best"], axis=1)
+    choose = helper.make_node("ArrayFeatureExtractor", ["texts", "best"], ["chosen"], "choose", domain="ai.onnx.ml")
+    flat = helper.make_node("Reshape", ["chosen", "flat"], ["y"])
+    constants = [
+        numpy_helper.from_array(np.array(TEXTS, object), "texts"), numpy_helper.from_array(np.array([-1]), "flat")
+    ]  # fmt: skip
+    session = InferenceSession(model([best, choose, flat], ["y"], *constants).SerializeToString())
+    x = np.eye(6, dtype=np.float32)
+    for _ in range(3):
+        assert session.run(None, {"x": x})[0].tolist() == [*TEXTS, "", "", ""]
+        assert session.run(None, {"x": x[:3]})[0].tolist() == TEXTS
 
 
 def test_a_linear_classifier_gives_labels_of_texts_and_a_graph_refuses_it() -> None:
