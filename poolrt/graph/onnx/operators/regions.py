@@ -1,4 +1,4 @@
-"""Operators that read an image at computed places: RoiAlign, and DeformConv by rows of channels gathered and weighed."""
+"""Operators that read an image at computed places: RoiAlign, and DeformConv by samples at the places of a grid."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Final
 import numpy as np
 
 from ..call import NodeCall, Operator
-from ..tensors import Operand, dtype_of, shape_of
-from .sampling import channel_rows, join_neighbours, neighbours, weigh_rows
+from ..folding import Array
+from ..tensors import Operand, shape_of
 
 
 def roi_align(call: NodeCall) -> Operand:
@@ -36,7 +36,7 @@ def roi_align(call: NodeCall) -> Operand:
 
 
 def deform_conv(call: NodeCall) -> Operand:
-    """Convolve what is at moved places: all of them are gathered as columns, which one matrix product reads."""
+    """Convolve what is at moved places: samples at the places of a grid are columns, which one matrix product reads."""
     m = call.math
     source, weights, offsets = call.real(0), call.real(1), m.cast(call.real(2), "float64")
     if len(source.shape) != 4:
@@ -54,27 +54,31 @@ def deform_conv(call: NodeCall) -> Operand:
         )
     # Image, group of offsets, element of the kernel, dimension, place
     apart = m.reshape(offsets, (batch, moved, *kernel, 2, *places))
-    axes = []
+    factors: Array = np.ones((1, 1, 1, 1, 2, 1, 1))
+    known: Array = np.zeros((1, 1, *kernel, 2, *places))
     for axis, size in enumerate(sizes):
         first = np.arange(places[axis]) * strides[axis] - pads[axis]
         step = np.arange(kernel[axis]) * dilations[axis]
         shape = [1] * 6
         shape[2 + axis], shape[4 + axis] = kernel[axis], places[axis]
-        known = (step[:, None] + first[None]).astype(np.float64).reshape(shape)
-        offset = m.squeeze(m.slice(apart, [axis], [axis + 1], [4], [1]), (4,))
-        axes.append(neighbours(m, m.binary(offset, known, "add"), size))
-    rows = channel_rows(m, source, moved)
-    start = np.arange(batch * moved, dtype=np.int64).reshape(batch, moved, 1, 1, 1, 1)
-    place, weight = join_neighbours(m, start, axes, sizes)
-    weight = m.cast(weight, dtype_of(source))
+        # In a grid, -1 and 1 are the outer edges of the image.
+        factors[:, :, :, :, axis] = 2 / size
+        known[:, :, :, :, axis] = ((step[:, None] + first[None]).reshape(shape) * 2 + 1) / size - 1
+    moved_to = m.binary(m.binary(apart, factors, "mul"), known, "add")
+    # The first number of a place in a grid is along the last dimension.
+    numbers = [m.slice(moved_to, [axis], [axis + 1], [4], [1]) for axis in (1, 0)]
+    grid = m.concat([m.reshape(each, (*shape_of(each)[:4], *places, 1)) for each in numbers], 6)
+    around = elements * places[0], places[1]
+    columns: Operand = m.graph.grid_sample(
+        m.value(m.reshape(source, (batch * moved, channels // moved, *sizes))),
+        m.value(m.reshape(grid, (batch * moved, *around, 2))),
+        name=call.name_part("columns"),
+    )
     if call.has(4):
-        weight = m.binary(weight, m.reshape(call.real(4), (1, batch, moved, *kernel, *places)), "mul")
-    around = (4, batch * moved * elements * math.prod(places))
-    columns = weigh_rows(m, rows, *(m.transpose(m.reshape(each, around), (1, 0)) for each in (place, weight)))
-    flat = m.reshape(columns, (batch, moved, elements, math.prod(places), channels // moved))
-    ordered = m.reshape(m.transpose(flat, (0, 1, 4, 2, 3)), (batch, groups, part * elements, math.prod(places)))
-    factors = m.reshape(weights, (1, groups, outputs // groups, part * elements))
-    result = m.reshape(m.matmul(factors, ordered), (batch, outputs, *places))
+        columns = m.binary(columns, m.reshape(call.real(4), (batch * moved, 1, *around)), "mul")
+    ordered = m.reshape(columns, (batch, groups, part * elements, math.prod(places)))
+    factors_of = m.reshape(weights, (1, groups, outputs // groups, part * elements))
+    result = m.reshape(m.matmul(factors_of, ordered), (batch, outputs, *places))
     return result if not call.has(3) else m.binary(result, m.reshape(call.real(3), (1, outputs, 1, 1)), "add")
 
 

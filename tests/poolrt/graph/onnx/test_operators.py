@@ -271,6 +271,8 @@ CASES: list[Case] = [
         dilations=[1, 2],
         opset=19,
     ),
+    case("DeformConv", {"x": (3, 2, 1, 6), "w": (4, 2, 1, 3), "o": (3, 6, 3, 6)}, pads=[1, 1, 1, 1], opset=19),
+    case("DeformConv", {"x": (1, 3, 1, 1), "w": (2, 3, 1, 1), "o": (1, 2, 1, 1)}, opset=22),
     case("Det", {"x": (2, 3, 5, 5)}),
     case("Det", {"x": (1, 1)}),
     case("Det", {"x": (2, 2)}),
