@@ -50,7 +50,7 @@ OPERATIONS: Final[dict[str, tuple[tuple[int, ...], Build]]] = {
     ),
     "roi_align": (
         IMAGE,
-        lambda g, x: g.roi_align(x, np.float32([[1, 0.5, 8, 6.2], [-2, 1, 3, 9]]), np.array([1, 0]), (3, 2), "max", scale=0.7),
+        lambda g, x: g.roi_align(x, positive(2, 4) * 3, np.array([1, 0]), (3, 2), "max", scale=0.7),
     ),
     "reduction": (IMAGE, lambda g, x: (g.reduction(x, "mean", (1, 3)), g.reduction(x, "max", 2, keep_dims=False))),
     "norms": (IMAGE, lambda g, x: g.reduction(x, "norm_lp_sum", 1, p=3, eps=1e-3, keep_dims=False)),

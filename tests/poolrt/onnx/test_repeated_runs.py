@@ -157,7 +157,7 @@ def test_threads_repeat_runs_of_two_sizes_whose_outputs_are_cut(cache: Primitive
 def test_a_run_whose_sizes_depend_on_values_is_repeated_for_the_same_values(cache: PrimitiveProvider) -> None:
     kind, ports = TensorProto.INT64, ("start", "end", "step")
     nodes = [helper.make_node("Range", ports, ["r"]), helper.make_node("NonZero", ["r"], ["y"])]
-    inputs = {name: (kind, []) for name in ports}
+    inputs: dict[str, tuple[int, Any]] = {name: (kind, []) for name in ports}
     made = session(model(nodes, inputs, {"y": (kind, [1, None]), "r": (kind, [None])}), cache)
 
     def check(start: int, end: int, step: int) -> dict[str, Array]:
@@ -169,8 +169,8 @@ def test_a_run_whose_sizes_depend_on_values_is_repeated_for_the_same_values(cach
         return feed
 
     for start in range(3):
-        for _ in range(3):
-            feed = check(-1, 7 + start, 2)
+        check(-1, 7 + start, 2)
+        feed = check(-1, 7 + start, 2)
         repeated = made._repeat(feed)
         assert repeated is not None
         np.testing.assert_array_equal(repeated["r"], np.arange(-1, 7 + start, 2), strict=True)

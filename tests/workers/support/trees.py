@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from poolrt.workers.desc import MemoryDesc, OpDesc, TreeLeaves
+from tests.references.data_types import rounded
 
 Array = NDArray[Any]
 
@@ -27,15 +28,14 @@ def described(
 def trees_of(prop: str, dtype: str) -> list[OpDesc]:
     """Few and many rows, and trees."""
     shapes = ((1, 5, 19, 3, 1), (17, 3, 2, 4, 2), (9, 1, 11, 1, 1), (3, 2, 3, 5, 2), (70, 9, 5, 2, 1), (0, 2, 3, 1, 1))
-    return [described(*shape, dtype) for shape in shapes]
+    return [described(rows, columns, trees, levels, bounds, dtype) for rows, columns, trees, levels, bounds in shapes]
 
 
 def random_descriptor(rng: random.Random) -> OpDesc:
     """Return a row-major descriptor."""
-    sizes = [rng.choice((1, 2, 3, 9, 17)) for _ in range(3)]
-    return described(
-        *sizes, rng.choice((1, 2, 4)), rng.choice((1, 2)), rng.choice(("f32", "f64")), rng.choice((1, 7, 40))
-    )
+    rows, columns, trees = (rng.choice((1, 2, 3, 9, 17)) for _ in range(3))
+    levels, bounds, dtype = rng.choice((1, 2, 4)), rng.choice((1, 2)), rng.choice(("f32", "f64"))
+    return described(rows, columns, trees, levels, bounds, dtype, rng.choice((1, 7, 40)))
 
 
 def random_trees(op: TreeLeaves, seed: int) -> tuple[Array, Array, Array]:
@@ -58,4 +58,4 @@ def random_trees(op: TreeLeaves, seed: int) -> tuple[Array, Array, Array]:
     nodes[-1, 1] = count + 5
     limits = rng.integers(-3, 4, (count, bounds)) / 2
     limits.sort(1)
-    return nodes, limits, np.arange(trees) * size % max(count, 1)
+    return nodes, rounded(limits, op.limits.dtype), np.arange(trees) * size % max(count, 1)

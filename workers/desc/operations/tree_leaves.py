@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from poolrt.cachestore.deferred_dataclass import dataclass
 
 from ..args import Arg
 from ..memory_desc import MemoryDesc
 from ..op_desc import OpDesc, require
+
+#: Levels of trees, which bound the time of an execution.
+MOST_LEVELS: Final = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +45,7 @@ class TreeLeaves(OpDesc):
             require(dtype == "s32", name, f"expect s32, got {dtype}")
         expected = (self.src.dims[0], *self.roots.dims)
         require(self.dst.dims == expected, "dst", f"expect {expected}, got {self.dst.dims}")
-        require(self.levels >= 1, "levels", f"expect 1 or more, got {self.levels}")
+        require(1 <= self.levels <= MOST_LEVELS, "levels", f"expect 1 to {MOST_LEVELS}, got {self.levels}")
 
     def memories(self) -> dict[int, MemoryDesc]:
         return {

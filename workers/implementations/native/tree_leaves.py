@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...desc import PrimitiveAttr, TreeLeaves, item_size
 from ...engines.target import Target
 from ...kernels.spec import KernelSpec
-from ..program import Launch, Program
+from ..program import Launch, LaunchArgument, Program
 from .implementation import NativeImplementation
 
 #: Ways that are followed at once.
@@ -46,7 +46,8 @@ class NativeTreeLeaves(NativeImplementation[TreeLeaves]):
         to_tree, to_row = (4, 0, 4), (0, item_size(op.src.dtype) * columns, 4 * trees)
         steps = (*to_row, *to_tree) if by_rows else (*to_tree, *to_row)
         numbers = (ways, others, chunk, *steps, columns, op.nodes.dims[0], op.levels)
-        args = (*(("m", (int(arg), 0)) for arg in op.memories()), *(("i", number) for number in numbers))
+        memories: list[LaunchArgument] = [("m", (int(arg), 0)) for arg in op.memories()]
+        args = (*memories, *(("i", number) for number in numbers))
         return Program((kernel,), (Launch(0, args, work),))
 
 

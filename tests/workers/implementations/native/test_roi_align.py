@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -59,7 +61,7 @@ def test_boxes_that_are_no_numbers_or_have_no_end_are_zeros(native: NativeRunner
     )
     for samples in (0, 2):
         op = described(values.shape, len(ends), samples=samples)
-        given = {Arg.SRC: values, Arg.SRC_1: ends, Arg.SRC_2: np.zeros(len(ends), np.int64)}
+        given: dict[int, Any] = {Arg.SRC: values, Arg.SRC_1: ends, Arg.SRC_2: np.zeros(len(ends), np.int64)}
         found = native.results(primitive_desc(op, PrimitiveAttr(), cpu_target()), given)[Arg.DST]
         np.testing.assert_array_equal(found[:3], 0.0)
         np.testing.assert_allclose(found[4], 1.0, 1e-6)

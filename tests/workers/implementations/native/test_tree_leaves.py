@@ -53,4 +53,5 @@ def test_what_is_not_supported_is_refused_with_the_reason() -> None:
     with pytest.raises(ValueError, match="limits"):
         described(2, 3, 2, 1, bounds=3)
     with pytest.raises(ValueError, match="nodes"):
-        TreeLeaves(*(MemoryDesc((2, 3), each) for each in ("f32", "s32", "f32", "s32", "s32")), levels=1)
+        floats, numbers = MemoryDesc((2, 3), "f32"), MemoryDesc((2, 3), "s32")
+        TreeLeaves(floats, numbers, floats, numbers, numbers, 1)
