@@ -15,6 +15,9 @@ from ..element_types import FLOATS, GRAPH_TYPES
 from ..rearranging import arg_reduce
 from ..tensors import Operand, dtype_of
 
+#: What MeanVarianceNormalization adds to deviations.
+_LEAST_DEVIATION: Final = 1e-9
+
 
 def batch_normalization(call: NodeCall) -> tuple[Operand, ...]:
     """Reorder the operands: ONNX's order is src, scale, shift, mean, variance.
@@ -166,6 +169,17 @@ def lp_normalization(call: NodeCall) -> Operand:
     return m.binary(source, safe, "div")
 
 
+def mean_variance_normalization(call: NodeCall) -> Operand:
+    """Subtract the mean along axes and divide by the standard deviation, in float32 at least."""
+    source, m = call.real(0), call.math
+    rank = len(source.shape)
+    axes = tuple(normalize_axis(axis, rank) for axis in call.integers("axes", (0, 2, 3)))
+    wide = source if dtype_of(source) == "float64" else m.cast(source, "float32")
+    apart = m.binary(wide, m.reduce(wide, "mean", axes, True), "sub")
+    deviation = m.eltwise(m.reduce(m.eltwise(apart, "square"), "mean", axes, True), "sqrt")
+    return m.cast(m.binary(apart, m.eltwise(deviation, "linear", 1.0, _LEAST_DEVIATION), "div"), dtype_of(source))
+
+
 def lrn(call: NodeCall) -> Operand:
     """Rename the attributes: ONNX's bias is oneDNN's k."""
     size = call.integer("size")
@@ -219,6 +233,7 @@ OPERATORS: Final[Mapping[str, Operator]] = {
     "SimplifiedLayerNormalization": simplified_normalization,
     "LpNormalization": lp_normalization,
     "LRN": lrn,
+    "MeanVarianceNormalization": mean_variance_normalization,
     "Softmax": softmax("accurate"),
     "LogSoftmax": softmax("log"),
     "Hardmax": hardmax,

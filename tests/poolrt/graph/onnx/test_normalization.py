@@ -45,3 +45,17 @@ def test_statistics_of_no_type_of_floats_are_refused() -> None:
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     with pytest.raises(ModelError, match=r"node 'norm' .*stash_type=6: expect a type of floats"):
         load_onnx(model)
+
+
+def test_means_and_deviations_of_float16_are_computed_in_float32() -> None:
+    x = (100 + np.random.default_rng(3).standard_normal((2, 3, 9, 7))).astype(np.float16)
+    node = helper.make_node("MeanVarianceNormalization", ["x"], ["y"], axes=[0, 2, 3])
+    port, result = (helper.make_tensor_value_info(name, TensorProto.FLOAT16, x.shape) for name in "xy")
+    graph = helper.make_graph([node], "g", [port], [result])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    wide = x.astype(np.float64)
+    apart = wide - wide.mean((0, 2, 3), keepdims=True)
+    found = run_wire(*load_onnx(model).to_wire(), {"x": x})["y"]
+    want = apart / np.sqrt((apart**2).mean((0, 2, 3), keepdims=True))
+    assert found.dtype == np.float16
+    np.testing.assert_allclose(found.astype(np.float64), want, 1e-3, 1e-3)

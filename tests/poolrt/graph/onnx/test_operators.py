@@ -255,6 +255,7 @@ CASES: list[Case] = [
     case("ThresholdedRelu", MATRIX, alpha=0.3),
     case("Shrink", MATRIX, lambd=0.3, bias=0.1),
     case("MeanVarianceNormalization", IMAGE),
+    case("MeanVarianceNormalization", IMAGE, axes=[1, -1]),
     case(
         "RoiAlign", {**IMAGE, "r": (5, 4)}, {"i": integers(0, 1, 1, 0, 1)}, sampling_ratio=3, output_height=2, opset=16
     ),
