@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -18,6 +18,9 @@ from ..tensors import MOST_SORTED, Operand, dtype_of, extreme, shape_of
 
 #: Elements that are compared with each other to find equal slices, at most.
 _MOST_COMPARED: Final = 1 << 22
+#: Elements of slices that are sorted by one column after the other, and slices from which on that takes less time.
+_FEW_COLUMNS: Final = 16
+_MANY_SLICES: Final = 24
 _LOWEST: Final = float(np.finfo(np.float32).min)
 
 
@@ -156,7 +159,6 @@ def _equal_elements(call: NodeCall, data: Operand, is_sorted: bool) -> tuple[Val
     m, (size,) = call.math, shape_of(data)
     # From the greatest to the least: NaN comes first, and last when they are turned round.
     values, order = (m.slice(each, [-1], [-size - 1], [0], [-1]) for each in m.graph.top_k(m.value(data), size, 0))
-    numbers = np.arange(size, dtype=np.int64)
     parts: list[Operand] = [np.zeros(1, np.int64)]
     if size > 1:
         before, after = m.slice(values, [0], [size - 1], [0], [1]), m.slice(values, [1], [size], [0], [1])
@@ -166,6 +168,13 @@ def _equal_elements(call: NodeCall, data: Operand, is_sorted: bool) -> tuple[Val
             exists = m.binary(m.binary(before, before, "eq"), m.binary(after, after, "eq"), "or")
             differs = m.binary(differs, exists, "and")
         parts.append(m.cast(differs, "int64"))
+    return _number_groups(call, order, parts, is_sorted)
+
+
+def _number_groups(call: NodeCall, order: Operand, parts: Sequence[Operand], is_sorted: bool) -> tuple[Value, Value]:
+    """Return the same for elements in an order, whose ``parts`` are 1 where one differs from that before it, else 0."""
+    m, (size,) = call.math, shape_of(order)
+    numbers = np.arange(size, dtype=np.int64)
     group = accumulate(m, m.concat(parts, 0), 0, "add", False, False)
     count = m.value(m.binary(m.slice(group, [size - 1], [size], [0], [1]), np.ones(1, np.int64), "add"))
     g = call.graph
@@ -179,15 +188,35 @@ def _equal_elements(call: NodeCall, data: Operand, is_sorted: bool) -> tuple[Val
     return inverse, count
 
 
+def _equal_rows(call: NodeCall, rows: Operand, is_sorted: bool) -> tuple[Value, Value]:
+    """Return the same for rows of few columns, which are sorted by one column after the other, the first one last."""
+    m, (size, length) = call.math, shape_of(rows)
+    order: Operand | None = None
+    for column in range(length - 1, -1, -1):
+        keys = m.reshape(m.slice(rows, [column], [column + 1], [1], [1]), (size,))
+        _, places = m.graph.top_k(m.value(keys if order is None else m.take(keys, order, 0)), size, 0)
+        order = places if order is None else m.take(order, places, 0)
+    if order is None:
+        raise call.malformed("slices without elements")
+    # From the greatest to the least, as elements are.
+    order = m.slice(order, [-1], [-size - 1], [0], [-1])
+    ordered = m.take(rows, order, 0)
+    before, after = m.slice(ordered, [0], [size - 1], [0], [1]), m.slice(ordered, [1], [size], [0], [1])
+    differs = m.reduce(m.cast(m.binary(before, after, "ne"), "uint8"), "max", (1,), False)
+    return _number_groups(call, order, [np.zeros(1, np.int64), m.cast(differs, "int64")], is_sorted)
+
+
 def _equal_slices(call: NodeCall, data: Operand, axis: int, is_sorted: bool) -> tuple[Value, Value]:
     """Return the same for slices along an axis, each of which is compared with each other."""
     m, sizes = call.math, shape_of(data)
     size, length = sizes[axis], math.prod(sizes) // sizes[axis]
-    if size * size * length > _MOST_COMPARED:
-        raise call.unsupported(f"{size} slices of {length} elements; at most {_MOST_COMPARED} pairs are compared")
     rows = m.reshape(m.transpose(data, [axis, *(each for each in range(len(sizes)) if each != axis)]), (size, length))
     if dtype_of(rows) == "bool":
         rows = m.cast(rows, "uint8")
+    if size >= _MANY_SLICES and 0 < length <= _FEW_COLUMNS:
+        return _equal_rows(call, rows, is_sorted)
+    if size * size * length > _MOST_COMPARED:
+        raise call.unsupported(f"{size} slices of {length} elements; at most {_MOST_COMPARED} pairs are compared")
     one, other = m.reshape(rows, (size, 1, length)), m.reshape(rows, (1, size, length))
     differs = m.cast(m.binary(one, other, "ne"), "uint8")
     place = arg_reduce(m, differs, "max", 2, True, False)

@@ -137,6 +137,16 @@ def test_places_and_different_elements_are_counted(runner: Callable[[Graph], Run
         check(model, [feeds, {**feeds, "x": np.ones_like(x), "row": np.array([-1, -1], np.float32)}], runner)
 
 
+@pytest.mark.one_in(4)
+@pytest.mark.parametrize("is_sorted", [0, 1])
+def test_many_slices_are_sorted_by_their_elements(is_sorted: int, runner: Callable[[Graph], Run]) -> None:
+    # More slices than pairs of them are compared
+    x = np.random.default_rng().integers(0, 6, (2100, 3)).astype(np.float32)
+    outputs = ["rows", "first", "inverse", "counts"]
+    model = model_of([helper.make_node("Unique", ["x"], outputs, axis=0, sorted=is_sorted)], {"x": x}, outputs, {})
+    check(model, [{"x": x}, {"x": np.ones_like(x)}], runner)
+
+
 def test_a_condition_may_be_shorter_than_what_it_chooses_from(runner: Callable[[Graph], Run]) -> None:
     x = np.random.default_rng().standard_normal((3, 2), np.float32)
     feeds = {"x": x, "row": np.array([1, -1, 1, -1, 1], np.float32), "one": np.ones(1, np.float32)}
