@@ -1,9 +1,9 @@
 """The least-recently-used cache: values under keys, bounded in number and, where the owner weighs them, in weight.
 
 Guarantees: a hit takes no lock. Each of its steps is one operation of an `OrderedDict`, which the interpreter does in
-one piece as long as the keys' hash and equality are its own. Writers take one lock. An evicted value is dropped after
-that lock is released, so its finalizer may use the cache. A value in flight (see `evictable`) is never evicted; for as
-long, the cache may hold more than its capacity.
+one piece as long as the keys' hash and equality are its own. Writers take one lock, and a signal's handler may write amid
+what another call of its thread writes. An evicted value is dropped after the lock is released, so its finalizer may use the
+cache. A value in flight (see `evictable`) is never evicted; for as long, the cache may hold more than its capacity.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Lru(Generic[K, V]):
         self._weigh = weigh
         self._evictable = evictable
         self._rank = rank
-        self._lock = freed_in_children(threading.Lock())
+        self._lock = freed_in_children(threading.RLock())
         self.set_capacity(capacity)
 
     def get(self, key: K) -> V | None:
@@ -143,6 +143,7 @@ class Lru(Generic[K, V]):
         weight = self._weigh(value)
         if not self._capacity or (self._max_weight is not None and weight > self._max_weight):
             return []
+        self._pop(key)  # an interrupting call may have put it there
         self.values[key] = value
         self.weight += weight
         return self._evict()
@@ -163,7 +164,10 @@ class Lru(Generic[K, V]):
         for _ in range(len(self.values)):
             if self._fits():
                 break
-            key, value = self.values.popitem(last=False)
+            try:
+                key, value = self.values.popitem(last=False)
+            except KeyError:
+                break  # an interrupting call has taken the last
             if self._evictable is not None and not self._evictable(value):
                 self.values[key] = value
                 continue

@@ -31,7 +31,7 @@ class MemoryTier:
     """
 
     def __init__(self, capacity: int, capacity_bytes: int, uses: list[str], now_and_then: Callable[[], None]) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         #: Payload, digest, and the seconds that the creation took.
         self._entries: Lru[bytes, tuple[bytes, str, float]] = Lru(capacity, capacity_bytes, lambda entry: len(entry[0]))
         self._uses = uses

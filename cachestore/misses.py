@@ -41,7 +41,7 @@ class MissLog:
 
     def __init__(self, path: str) -> None:
         self._log = BoundedLog(path)
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._noted: dict[bytes, float] = {}
 
     def note(self, keys: Sequence[Key], since_s: float = 0.0) -> None:

@@ -152,7 +152,7 @@ class PrebuiltTier:
     def __init__(self, path: str | None, tally: Tally) -> None:
         self._path = path
         self._tally = tally
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._file: PrebuiltFile | None = None
         self._has_opened = False
         self._read: dict[str, bytes | None] = {}

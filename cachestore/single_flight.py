@@ -109,7 +109,7 @@ class SingleFlight(Generic[K, T]):
     """The futures under way in one process, by key. A forked child needs one of its own."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._futures: dict[K, SharedFuture[T]] = {}
 
     def join(self, key: K, own: SharedFuture[T]) -> SharedFuture[T]:
@@ -127,4 +127,4 @@ class SingleFlight(Generic[K, T]):
         finally:
             with self._lock:
                 if self._futures.get(key) is own:
-                    del self._futures[key]
+                    self._futures.pop(key, None)

@@ -126,7 +126,7 @@ class Tally:
     """Add up counts and uses of entries among the threads of one process."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._counts: dict[str, int] = {}
         self._uses: dict[str, None] = {}
         self._pending = 0

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import threading
 
 import pytest
 
 from poolrt.cachestore.lru import Lru
+from tests.at_lines import at_each_line
 
 #: Seconds after which a process that hangs is ended by SIGALRM.
 BOUND_S = 20
@@ -127,3 +129,22 @@ def test_a_process_that_is_forked_while_a_thread_writes_can_write() -> None:
     over.set()
     thread.join()
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+
+
+@pytest.mark.parametrize("capacity", [2, 5])
+def test_a_writer_may_be_interrupted_by_another_of_its_thread(capacity: int) -> None:
+    rng = random.Random(3)
+    cache: Lru[int, bytes] = Lru(capacity, 30, len)
+
+    def interrupt() -> None:
+        rng.choice((cache.clear, cache.evict, lambda: cache.put(1, b"11"), lambda: cache.get_or_put(2, b"2222")))()
+
+    def write() -> None:
+        for key in (1, 2, 3):
+            cache.put(key, bytes(key))
+        cache.get_or_put(rng.choice((2, 4)), bytes(25))
+        cache.remove(3)
+
+    assert at_each_line(write, interrupt, "cachestore/lru") > 20
+    assert cache.weight == sum(map(len, cache.values.values())) <= 30
+    assert len(cache) <= capacity

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import pytest
 
 from poolrt.cachestore import CreationFailed, CreationTimeout, StoreError
 from poolrt.cachestore.single_flight import Abandoned, SharedFuture, SingleFlight
+from tests.at_lines import at_each_line
 
 
 def joined_while(create: object, shared: type[StoreError] = StoreError) -> tuple[object, object]:
@@ -105,3 +107,19 @@ def test_a_future_whose_leader_was_interrupted_before_it_led_is_replaced() -> No
     assert flights.lead("key", later, lambda: 7) == 7
     later.abandon()
     assert later.result(0) == 7
+
+
+def test_a_creation_may_be_interrupted_by_another_of_its_thread() -> None:
+    flights: SingleFlight[str, int] = SingleFlight()
+
+    def create(key: str) -> None:
+        own: SharedFuture[int] = SharedFuture()
+        future = flights.join(key, own)
+        assert (flights.lead(key, own, lambda: 3) if future is own else future.result_if_done()) in (3, None)
+
+    def create_two(first: str) -> None:
+        create(first)
+        create("outer")
+
+    work, interrupt = partial(create_two, "outer"), partial(create_two, "inner")
+    assert at_each_line(work, interrupt, "cachestore/single_flight") > 10

@@ -44,7 +44,7 @@ class Realized(Generic[T]):
 
     def __init__(self, realize: Callable[[bytes], T], kept: int) -> None:
         self._realize = realize
-        self._lock = freed_in_children(threading.Lock())
+        self._lock = freed_in_children(threading.RLock())
         self._alive: WeakValueDictionary[bytes, T] = WeakValueDictionary()
         self._latest: Lru[bytes, T] = Lru(kept)
 

@@ -38,7 +38,7 @@ class ImplementationCandidates:
         either = self.is_cross_engine and target.engine_kind != "cpu"
         targets = (target, cpu_target()) if either else (target,)
         self._rest = chain.from_iterable(find_accepting(op, attr, each, known, reasons) for each in targets)
-        self._lock = freed_in_children(threading.Lock())
+        self._lock = freed_in_children(threading.RLock())
         self._found: list[PrimitiveDesc] = []
         best = self.at(0)
         if best is None:

@@ -58,7 +58,7 @@ class _Counter:
 
     def __init__(self) -> None:
         self._count = count()
-        self._lock = freed_in_children(threading.Lock())
+        self._lock = freed_in_children(threading.RLock())
         self._reads = 0
         #: Count one.
         self.add = self._count.__next__
