@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-import threading
-from collections.abc import Callable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from weakref import WeakSet
 
 if TYPE_CHECKING:
+    import threading
+    from collections.abc import Callable
+
     Registry = WeakSet[Any]
 
 Lock = TypeVar("Lock")
