@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 #: Raise it when objects take their arguments, or describe exceptions, in another form.
 SCHEMA: Final = 2
 _OPTIONS: Final = ("fastmath",)
+#: Flags of code, and what a function with them has that a kernel cannot have. A generator is refused by the compiler.
+_UNUSUAL: Final = ((0x04, "*arguments"), (0x08, "**arguments"), (0x280, "async or await"))
 #: Whether the calling code is within the pickle of another kernel.
 _within_pickle: Final[ContextVar[bool]] = ContextVar("poolrt.kernels.within_pickle", default=False)
 
@@ -51,7 +53,13 @@ class Kernel:
 
     def __init__(self, function: FunctionType, arguments: tuple[Argument, ...], options: dict[str, Any]) -> None:
         code = function.__code__
-        if code.co_argcount != len(arguments) or code.co_kwonlyargcount or code.co_flags & 0x0C:
+        unusual = [name for flag, name in _UNUSUAL if code.co_flags & flag]
+        if unusual or code.co_kwonlyargcount:
+            found = unusual[0] if unusual else "arguments by name only"
+            raise TypeError(
+                f"kernel {function.__qualname__} has {found}; expect a plain function of {len(arguments)} arguments"
+            )
+        if code.co_argcount != len(arguments):
             is_method = code.co_varnames[:1] == ("self",) and code.co_argcount == len(arguments) + 1
             raise TypeError(
                 f"kernel {function.__qualname__} takes {code.co_argcount} arguments, its signature has {len(arguments)}"
@@ -249,6 +257,8 @@ class Kernel:
             whole = operator.index(value) if not isinstance(value, np.bool_) else int(value)
         except TypeError:
             raise TypeError(f"{where} must be a number {argument}, got {type(value).__name__}") from None
+        except OverflowError:
+            raise ValueError(f"{where} must be {argument}, got an integer that is no float64") from None
         low, high = (0, 1) if dtype.kind == "b" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
         if not low <= whole <= high:
             raise ValueError(f"{where} must be {argument}, from {low} to {high}, got {whole}")

@@ -111,6 +111,12 @@ def test_whole_numbers_have_a_range(home: Path) -> None:
             made(np.zeros(1, "f4"), number)
     made(np.zeros(1, "f4"), 255)
 
+    def halved(x: Any) -> None:
+        pass
+
+    with pytest.raises(ValueError, match=r"argument 1 \(x\) must be float32, got an integer that is no float64"):
+        poolrt.kernel("void(f4)")(halved)(10**400)
+
 
 @pytest.mark.parametrize("text", ["f4(f4)", "void(f4[:])", "void(q[::1])", "void(f4[::1],)", "f4", "void(f4[::1]"])
 def test_an_ill_formed_signature_is_refused_when_it_is_written(text: str) -> None:
@@ -121,6 +127,16 @@ def test_an_ill_formed_signature_is_refused_when_it_is_written(text: str) -> Non
 def test_what_a_kernel_cannot_be_is_refused(home: Path) -> None:
     with pytest.raises(TypeError, match="takes 2 arguments, its signature has 1"):
         poolrt.kernel("void(f4)")(lambda x, y: None)
+    with pytest.raises(TypeError, match=r"has \*arguments; expect a plain function of 1 arguments"):
+        poolrt.kernel("void(f4)")(lambda x, *others: None)
+    with pytest.raises(TypeError, match="has arguments by name only; expect a plain function of 1 arguments"):
+        poolrt.kernel("void(f4)")(lambda x, *, other=1: None)
+
+    async def later(x: Any) -> None:
+        pass
+
+    with pytest.raises(TypeError, match="has async or await"):
+        poolrt.kernel("void(f4)")(later)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="no option 'parallel'"):
         poolrt.kernel("void(f4)", parallel=True)
 
