@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import numpy as np
 
 from poolrt.graph.errors import UnsupportedNode
+from poolrt.graph.onnx.model_file import tensor
 
 from .errors import Fail, InvalidGraph, not_implemented
-from .strings import STRING, dtype_of_number, number_of_array
+from .strings import STRING, dtype_of_number, number_of_array, string_tensor
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -252,23 +253,36 @@ def _encode_columns(node: Any, opset: int) -> Compute:
 
 def _encode_labels(node: Any, opset: int) -> Compute:
     given = {each.name: each for each in node.attribute}
-    keys = attributes(node).get("keys_strings", [])
-    kind = next((each for each in ("int64", "float") if f"values_{each}s" in given), None)
-    if not keys or kind is None:
-        raise InvalidGraph(
-            f"{label(node)}: expect keys_strings and values_int64s or values_floats; its input is strings"
-        )
-    dtype = np.dtype(np.int64 if kind == "int64" else np.float32)
-    listed = given[f"values_{kind}s"]
-    values: Array = np.asarray(listed.ints if kind == "int64" else listed.floats, dtype)
+    # Version 1 has classes instead of keys, and their numbers as values.
+    keys = attributes(node).get("keys_strings", []) or attributes(node).get("classes_strings", [])
+    if "keys_tensor" in given and given["keys_tensor"].t.data_type == STRING:
+        keys = string_tensor(given["keys_tensor"].t).reshape(-1).tolist()
+    values = np.arange(len(keys)) if "classes_strings" in given else _listed_values(given)
+    if not keys or values is None:
+        raise InvalidGraph(f"{label(node)}: expect keys of strings and values of numbers; its input is strings")
     if values.size != len(keys):
         raise InvalidGraph(f"{label(node)}: {len(keys)} keys for {values.size} values")
-    usual = -1 if kind == "int64" else -0.0
-    if f"default_{kind}" in given:
-        usual = given["default_int64"].i if kind == "int64" else given["default_float"].f
+    usual: Any = {"i": -1, "f": -0.0}.get(values.dtype.kind, 0)
+    if "default_tensor" in given:
+        usual = tensor(given["default_tensor"].t, None).reshape(-1)[0]
+    elif values.dtype == np.int64 and "default_int64" in given:
+        usual = given["default_int64"].i
+    elif values.dtype == np.float32 and "default_float" in given:
+        usual = given["default_float"].f
     # The first of equal keys counts.
     table = dict(reversed(list(zip(keys, values.tolist(), strict=True))))
-    return lambda operands: [_each(lambda text: table.get(text, usual), operands[:1], dtype.type)]
+    return lambda operands: [_each(lambda text: table.get(text, usual), operands[:1], values.dtype.type)]
+
+
+def _listed_values(given: Mapping[str, Any]) -> Array | None:
+    """Return the values of a LabelEncoder, None if they are no numbers."""
+    if "values_int64s" in given:
+        return np.asarray(given["values_int64s"].ints, np.int64)
+    if "values_floats" in given:
+        return np.asarray(given["values_floats"].floats, np.float32)
+    if "values_tensor" in given and given["values_tensor"].t.data_type != STRING:
+        return tensor(given["values_tensor"].t, None).reshape(-1)
+    return None
 
 
 def _each(change: Callable[..., Any], arrays: Sequence[Array], dtype: type = object) -> Array:

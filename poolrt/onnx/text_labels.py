@@ -131,7 +131,7 @@ def _numbered(node: Any) -> list[bytes]:
         if texts:
             _replace(node, ("classlabels_strings",), _NUMBERED[node.op_type], range(len(texts)))
         return texts
-    if node.op_type != "LabelEncoder" or "values_strings" not in given or "keys_strings" in given:
+    if node.op_type != "LabelEncoder" or "values_strings" not in given:
         return []
     texts = list(given["values_strings"].strings)
     usual = given["default_string"].s if "default_string" in given else _UNUSED

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -166,3 +166,27 @@ def test_a_text_that_is_no_category_fails_where_the_model_says_so() -> None:
     assert session.run(None, {"kind": np.array(TEXTS[:1], object)})[0].tolist() == [[1.0, 0.0, 0.0]]
     with pytest.raises(Fail, match="'other' is no category"):
         session.run(None, {"kind": np.array(["other"], object)})
+
+
+@pytest.mark.parametrize(
+    ("version", "attributes"),
+    [
+        (4, {"keys_strings": TEXTS, "values_strings": ["x", "y", "z"], "default_string": "no"}),
+        (4, {"keys_strings": TEXTS[:2], "values_strings": ["same", "same"]}),
+        (1, {"classes_strings": TEXTS, "default_int64": -3}),
+        (4, {"keys_tensor": numpy_helper.from_array(np.array(TEXTS[1:], object)),
+             "values_tensor": numpy_helper.from_array(np.array([3, 4], np.int16)),
+             "default_tensor": numpy_helper.from_array(np.array([9], np.int16))}),
+    ],
+    ids=["texts", "texts without a default", "classes", "tensors"],
+)  # fmt: skip
+def test_texts_are_replaced_by_texts_or_by_numbers(version: int, attributes: Mapping[str, Any]) -> None:
+    node = helper.make_node("LabelEncoder", ["x"], ["y"], "code", domain="ai.onnx.ml", **attributes)
+    ports = [helper.make_tensor_value_info("x", TensorProto.STRING, ["rows", 2]), onnx.ValueInfoProto(name="y")]
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", version)]
+    graph = helper.make_graph([node], "single", ports[:1], ports[1:])
+    text = helper.make_model(graph, opset_imports=opsets, ir_version=8).SerializeToString()
+    given = {"x": np.array([[TEXTS[0], "other"], [TEXTS[2], TEXTS[1]]], object)}
+    (want,) = onnxruntime.InferenceSession(text, providers=["CPUExecutionProvider"]).run(None, given)
+    (found,) = InferenceSession(text).run(None, given)
+    assert (found.tolist(), found.dtype) == (want.tolist(), want.dtype)
