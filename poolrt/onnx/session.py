@@ -13,6 +13,7 @@ from poolrt.cachestore.constant_files import ConstantFiles
 from poolrt.settings import Settings
 from poolrt.spelling import describe_type, hint
 from poolrt.workers.desc.attributes import FPMATH_MODES
+from poolrt.workers.memory.array_room import in_order
 
 from .binding import IOBinding
 from .errors import Fail, InvalidArgument, InvalidGraph
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
 PLAN_BYTES: Final = "poolrt.plan_bytes"
 #: The entry that sets `Graph.fpmath_mode`.
 FPMATH_MODE: Final = "poolrt.fpmath_mode"
+#: Bytes of an array whose copy may be in vain.
+_SMALL: Final = 1 << 16
 
 
 class InferenceSession:
@@ -265,7 +268,13 @@ class InferenceSession:
         if self._kinds is None or type(feed) is not dict:
             return None
         # A copy: another thread may put other arrays into the feed, and what kernels read must live until they have ended.
-        outputs = self._plans.repeat(feed.copy())
+        feed = feed.copy()
+        outputs = self._plans.repeat(feed)
+        if outputs is None:
+            strided = [name for name, each in feed.items() if _is_strided(each)]
+            outputs = (
+                self._plans.repeat({**feed, **{name: in_order(feed[name]) for name in strided}}) if strided else None
+            )
         if outputs is not None:
             for name, kind in self._kinds.items():
                 if outputs[name].dtype is not kind:
@@ -308,6 +317,11 @@ class InferenceSession:
 
     def _value(self, name: str, array: NDArray[Any]) -> OrtValue:
         return OrtValue(array, self._ports[name].element_type or None)
+
+
+def _is_strided(value: object) -> bool:
+    """Return whether a value is a small array that kernels cannot read where it is: a copy takes less time than other ways."""
+    return type(value) is np.ndarray and value.nbytes <= _SMALL and not value.flags.c_contiguous
 
 
 def _typed(array: NDArray[Any], port: Port) -> NDArray[Any]:

@@ -45,6 +45,12 @@ def test_a_run_like_the_last_one_is_repeated(found: ort.InferenceSession) -> Non
     assert repeated is not None
     np.testing.assert_array_equal(repeated["s"], feed["x"] + feed["y"], strict=True)
     assert found._repeat(_feed(3, 4)) is None
+    # Arrays with strides are copied.
+    turned = {**feed, "y": np.asfortranarray(feed["y"])}
+    repeated = found._repeat(turned)
+    assert repeated is not None
+    np.testing.assert_array_equal(repeated["s"], feed["x"] + feed["y"], strict=True)
+    assert not turned["y"].flags.c_contiguous
 
 
 def test_results_are_the_callers_and_sizes_change(found: ort.InferenceSession) -> None:
