@@ -13,7 +13,7 @@ from poolrt.cachestore.constant_files import ConstantFiles
 from poolrt.settings import Settings
 from poolrt.spelling import describe_type, hint
 from poolrt.workers.desc.attributes import FPMATH_MODES
-from poolrt.workers.memory.array_room import in_order
+from poolrt.workers.memory.array_room import copy_with_room, readable_in_place
 
 from .binding import IOBinding
 from .errors import Fail, InvalidArgument, InvalidGraph
@@ -271,10 +271,8 @@ class InferenceSession:
         feed = feed.copy()
         outputs = self._plans.repeat(feed)
         if outputs is None:
-            strided = [name for name, each in feed.items() if _is_strided(each)]
-            outputs = (
-                self._plans.repeat({**feed, **{name: in_order(feed[name]) for name in strided}}) if strided else None
-            )
+            copies = {name: copy_with_room(each) for name, each in feed.items() if _needs_copy(each)}
+            outputs = self._plans.repeat({**feed, **copies}) if copies else None
         if outputs is not None:
             for name, kind in self._kinds.items():
                 if outputs[name].dtype is not kind:
@@ -319,9 +317,14 @@ class InferenceSession:
         return OrtValue(array, self._ports[name].element_type or None)
 
 
-def _is_strided(value: object) -> bool:
-    """Return whether a value is a small array that kernels cannot read where it is: a copy takes less time than other ways."""
-    return type(value) is np.ndarray and value.nbytes <= _SMALL and not value.flags.c_contiguous
+def _needs_copy(value: object) -> bool:
+    """Return whether a value is a small array that kernels cannot read where it is: a copy takes less time than other ways.
+
+    It has strides, or ends at the end of a page: so does one of 64 arrays.
+    """
+    if type(value) is not np.ndarray or value.nbytes > _SMALL or value.dtype.hasobject:
+        return False
+    return not readable_in_place(value)
 
 
 def _typed(array: NDArray[Any], port: Port) -> NDArray[Any]:

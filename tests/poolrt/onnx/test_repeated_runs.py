@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import threading
 import weakref
 from typing import Any
@@ -51,6 +52,21 @@ def test_a_run_like_the_last_one_is_repeated(found: ort.InferenceSession) -> Non
     assert repeated is not None
     np.testing.assert_array_equal(repeated["s"], feed["x"] + feed["y"], strict=True)
     assert not turned["y"].flags.c_contiguous
+
+
+def test_a_run_on_an_array_at_the_end_of_a_page_is_repeated(cache: PrimitiveProvider) -> None:
+    # Given a kernel that reads behind its input, and one that ends at the end of a page
+    node = helper.make_node("ReduceMax", ["x"], ["y"], axes=[0])
+    made = model([node], {"x": (TensorProto.INT8, [7, 3])}, {"y": (TensorProto.INT8, [1, 3])}, opset=13)
+    found = session(made, cache)
+    room = np.frombuffer(mmap.mmap(-1, 2 * mmap.PAGESIZE), np.int8)
+    x = room[mmap.PAGESIZE - 21 : mmap.PAGESIZE].reshape(7, 3)
+    x[:] = np.arange(21).reshape(7, 3)
+    # When it is used again and again
+    for _ in range(3):
+        np.testing.assert_array_equal(found.run(None, {"x": x})[0], [[18, 19, 20]])
+    # Then its runs are repeated
+    assert found._repeat({"x": x}) is not None
 
 
 def test_results_are_the_callers_and_sizes_change(found: ort.InferenceSession) -> None:
