@@ -93,10 +93,12 @@ def test_sums_of_a_tile_stay_in_registers(isa: str, outputs: int, rows: int, vec
         assert not [line for line in body if re.search("[xyz]mm", line) and "(%rsp" in line], body
 
 
-def planned(inputs: int, outputs: int, groups: int = 1, window: int = 3, before: bool = False) -> list[str]:
+def planned(
+    inputs: int, outputs: int, groups: int = 1, window: int = 3, before: bool = False, width: int = 20
+) -> list[str]:
     """Return the implementations of a convolution of an input, or behind another convolution."""
     graph = Graph("g")
-    value = graph.input("x", (1, inputs, 14, 20))
+    value = graph.input("x", (1, inputs, 14, width))
     if before:
         value = graph.convolution(value, graph.constant(np.ones((inputs, inputs, 3, 3), np.float32)), padding=1)
     weights = graph.constant(np.ones((outputs, inputs // groups, window, window), np.float32))
@@ -113,3 +115,10 @@ def test_graphs_convolve_planes_to_few_outputs_unless_groups_are_in_blocks() -> 
     assert "native:few_outputs" not in planned(64, 9)
     assert planned(64, 8, window=1) == ["native:points"]
     assert planned(64, 8, window=1, before=True)[-2:] == ["native:blocked", "native:nest"]
+
+
+def test_groups_that_fill_blocks_are_convolved_there_if_rows_leave_vectors_half_empty() -> None:
+    assert planned(64, 64, groups=8, width=7) == ["native:nest", "native:grouped", "native:nest"]
+    assert "native:grouped" in planned(64, 64, groups=8, width=20)
+    assert planned(64, 64, groups=8, width=28) == ["native:few_outputs"]
+    assert planned(60, 60, groups=10, width=7) == ["native:few_outputs"]
