@@ -25,6 +25,7 @@ IMPLEMENTATIONS = (
     NativeBlockedConvolution(),
     NativeGroupedConvolution(),
     NativeGatheredConvolution(),
+    NativeIntegerDepthwise("vnni"),
     NativeIntegerDepthwise(),
     NativeIntegerConvolution("amx"),
     NativeIntegerConvolution("vnni"),

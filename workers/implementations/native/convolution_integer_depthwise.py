@@ -2,28 +2,42 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from poolrt.cachestore.deferred_dataclass import replace
 
 from ...desc import Arg, Convolution, MemoryDesc, PrimitiveAttr
 from ...engines.target import Target
+from ...kernels.native.limits import QUAD_BYTES, QUAD_CHANNELS, QUAD_ROWS, QUADS_OF_WEIGHTS_ROOM, QUADS_ROOM
 from ...kernels.spec import KernelSpec
 from ..program import LaunchArgument, Program
+from .convolution_tiles import even
 from .convolution_window import Window
-from .integer_epilogue import NONE, Epilogue, is_exact, refuse_attributes, refuse_types
+from .integer_amx import EXTENSIONS_OF
+from .integer_epilogue import NONE, Epilogue, is_exact, points_fit, refuse_attributes, refuse_types
 from .nest_builder import NestBuilder
+
+#: Columns of outputs at least that are computed at once, unless a row has fewer.
+_PIECE: Final = 8
 
 
 class NativeIntegerDepthwise:
     """src u8 or s8 by weights s8, one input and one output channel a group, 1 or 2 spatial dimensions.
 
-    Attributes: those of `NativeIntegerConvolution`, without an addition.
+    Attributes: those of `NativeIntegerConvolution`, without an addition. With "vnni", results are bytes of more than 16 channels.
     """
 
-    name = "native:depthwise_integer"
     engine_kind = "cpu"
     general = True
 
+    def __init__(self, how: str = "") -> None:
+        self.name = f"native:depthwise_{how or 'integer'}"
+        self._how = how
+        self.extensions = EXTENSIONS_OF.get(how, ())
+
     def reject(self, op: Convolution, attr: PrimitiveAttr, target: Target) -> str | None:
+        if not {*self.extensions} <= {*target.extensions}:
+            return f"the host has no {', '.join(self.extensions)}"
         if not op.is_forward or op.src.ndims not in (3, 4):
             return "only forward with 1 or 2 spatial dimensions is supported"
         if not op.groups == op.src.dims[1] == op.dst.dims[1] or 0 in op.weights.dims:
@@ -36,6 +50,8 @@ class NativeIntegerDepthwise:
             return f"layouts {op.src.tag}, {op.weights.tag}, {op.dst.tag}; only {last} with {weights} is supported"
         if any(step.kind != "eltwise" for step in attr.post_ops):
             return "an addition is not supported"
+        if self._how and (why := _refuse_quads(op, attr)):
+            return why
         return refuse_attributes(attr, op.bias, op.dst, 1)
 
     def complete(self, op: Convolution, attr: PrimitiveAttr, target: Target) -> Convolution:
@@ -53,11 +69,11 @@ class NativeIntegerDepthwise:
         build = NestBuilder(epilogue.tables)
         blocks = -(-channels // 16)
         plus = NONE if op.dst.dtype in ("u8", "s8") else epilogue.point(Arg.DST)
-        terms, factors, offsets = (build.book(blocks * 64) for _ in range(3))
+        terms, factors, offsets = (build.book(-(-channels // QUAD_CHANNELS) * QUAD_CHANNELS * 4) for _ in range(3))
         bias: LaunchArgument = ("m", (int(Arg.BIAS), 0)) if op.bias is not None else NONE
         src_scale, weight_scales, dst_scale = (epilogue.scale(arg) for arg in (Arg.SRC, Arg.WEIGHTS, Arg.DST))
         src, weights, dst = (("m", (int(arg), 0)) for arg in (Arg.SRC, Arg.WEIGHTS, Arg.DST))
-        # The zero point of src is subtracted from each number: padding has none.
+        # The kernels subtract the zero point of src.
         build.launch(
             KernelSpec.of(
                 "integer_terms", how="pairs", exact=exact, bias=op.bias.dtype if op.bias else "", less=False, kind="s8"
@@ -70,7 +86,7 @@ class NativeIntegerDepthwise:
         )  # fmt: skip
         sizes = (
             channels, window.height, window.width, *window.out, *window.kernel, *window.stride, *window.dilation,
-            *window.pad,
+            *window.pad, *([_piece(window)] if self._how else []),
         )  # fmt: skip
         point = epilogue.point(Arg.SRC)
         last = (NONE, NONE) if exact else (dst_scale, epilogue.point(Arg.DST))
@@ -78,11 +94,41 @@ class NativeIntegerDepthwise:
             src, weights, dst, point, terms, factors, offsets, *last, *(("i", n) for n in sizes), ("f", epilogue.low),
             ("f", epilogue.high),
         )  # fmt: skip
+        signed, rows = op.src.dtype == "s8", op.dst.dims[0] * window.out[0]
+        if self._how:
+            kernel = KernelSpec.of("integer_depthwise_columns", signed=signed, dtype=op.dst.dtype)
+            build.launch(kernel, args, rows * -(-channels // QUAD_CHANNELS))
+            return build.program()
         kernel = KernelSpec.of(
-            "integer_depthwise", signed=op.src.dtype == "s8", shifted=point != NONE, dtype=op.dst.dtype, exact=exact
+            "integer_depthwise", signed=signed, shifted=point != NONE, dtype=op.dst.dtype, exact=exact
         )  # fmt: skip
-        build.launch(kernel, args, op.dst.dims[0] * window.out[0])
+        build.launch(kernel, args, rows)
         return build.program()
+
+
+def _refuse_quads(op: Convolution, attr: PrimitiveAttr) -> str | None:
+    """Return why quads of rows of the source cannot be multiplied, or None."""
+    if op.dst.dtype not in ("u8", "s8") or op.dst.dims[1] <= 16:
+        return "results that are no bytes of more than 16 channels"
+    if not points_fit(attr, op.src.dtype):
+        return f"a zero point of src that is no {op.src.dtype}"
+    window = Window.of(op)
+    if _quads(window) * window.kernel[1] * QUAD_BYTES > QUADS_OF_WEIGHTS_ROOM or _piece(window) < min(
+        _PIECE, window.out[1]
+    ):
+        return "a window too large for the stack"
+    return None
+
+
+def _quads(window: Window) -> int:
+    """Return the quads of rows of a window."""
+    return -(-window.kernel[0] // QUAD_ROWS)
+
+
+def _piece(window: Window) -> int:
+    """Return the columns of outputs whose quads fit on the stack, of pieces as long as one another."""
+    most = (QUADS_ROOM // (QUAD_BYTES * _quads(window)) - window.reach[1] - 1) // window.stride[1] + 1
+    return even(window.out[1], most)[0] if most > 0 else 0
 
 
 def _weights_tag(ndims: int) -> str:

@@ -11,6 +11,13 @@ MOST_PHASES: Final = 64
 #: Pairs of inputs, and windows of a strip, that Winograd's products of integers have room for on the stack.
 WINOGRAD_PAIRS: Final = 256
 WINOGRAD_WINDOWS: Final = 64
+#: Rows of a window that depthwise products of bytes with VNNI have side by side in each channel, a quad; channels at once; bytes
+#: of their quads in a column; and bytes that the quads of an item, and those of its weights, have room for on the stack.
+QUAD_ROWS: Final = 4
+QUAD_CHANNELS: Final = 64
+QUAD_BYTES: Final = QUAD_ROWS * QUAD_CHANNELS
+QUADS_ROOM: Final = 16 << 10
+QUADS_OF_WEIGHTS_ROOM: Final = 10 << 10
 #: Strides along the width that vectors are interleaved for.
 INTERLEAVED: Final = (1, 2, 4, 8)
 
