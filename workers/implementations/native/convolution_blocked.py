@@ -19,7 +19,7 @@ from .chain import chain_source
 from .convolution_chain import bounds, refuse_bounded
 from .convolution_chunks import Sizes, chunks, cut, takes_chunks
 from .convolution_tiles import Tiling, inputs_at_once, strips, tiling
-from .convolution_walks import Corners, Step, Taps, Walks, corners, spare_of, taps_of
+from .convolution_walks import Corners, Step, Taps, Walks, corners, line_of, spare_of, taps_of
 from .convolution_window import Window
 from .nest_builder import NestBuilder
 
@@ -60,7 +60,8 @@ class NativeBlockedConvolution:
             return Program((), ())
         window = Window.of(op)
         if not takes_chunks(target.isa, math.prod(window.out)):
-            window = replace(window, spare=spare_of(window, tiling(target.isa, *window.out, 1)))
+            tiles = tiling(target.isa, *window.out, 1, line=line_of(window, target.isa))
+            window = replace(window, spare=spare_of(window, tiles))
         blocks = op.weights.padded_dims[1] // 16
         planes = op.src.padded_dims[1] // 16
         build = NestBuilder()
@@ -110,6 +111,7 @@ class Reach:
     plane: int
     number: int
     taps: Callable[[Corners], Taps]
+    window: Window
 
     @classmethod
     def of(cls, window: Window, channels: int, weight_row: int) -> Reach:
@@ -127,10 +129,12 @@ class Reach:
         steps = [(i * plane + tap, n, (16 - n) * weight_row) for i, n in enumerate(lanes) for tap in taps]
         if window.is_pointwise:
             shape = (1, 1, window.depth.out * math.prod(window.out))
-            return cls(shape, steps, 0, 0, plane, 1, lambda tile: None)
+            return cls(shape, steps, 0, 0, plane, 1, lambda tile: None, window)
         row = window.step * phases * columns * 64
         needed = taps_of(window)
-        return cls((window.depth.out, *window.out), steps, window.slab_step * slab, row, plane, len(taps), needed)
+        return cls(
+            (window.depth.out, *window.out), steps, window.slab_step * slab, row, plane, len(taps), needed, window
+        )
 
     def walk(self, planes: int, group_planes: int) -> Walk:
         """Return the layout of tiles in images of ``planes`` and groups of ``group_planes`` planes."""
@@ -178,7 +182,7 @@ def reduce(
     channels = op.dst.dims[1] // op.groups
     blocks = -(-channels // 16)
     slabs, rows, columns = shape
-    tiles = tiling(target.isa, rows, columns, blocks)
+    tiles = tiling(target.isa, rows, columns, blocks, line=line_of(reach.window, target.isa) if reach else ())
     passes = -(-blocks // tiles.blocks)
     groups = op.dst.dims[0] * op.groups
     cut = strips(

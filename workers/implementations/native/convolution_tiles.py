@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Sequence
 from typing import Final
 
 from poolrt.cachestore.deferred_dataclass import dataclass
@@ -40,20 +41,24 @@ class Tiling:
     places: tuple[tuple[int, int, int], ...]
 
 
-def tiling(isa: str, rows: int, columns: int, blocks: int, most: int = 0) -> Tiling:
+def tiling(isa: str, rows: int, columns: int, blocks: int, most: int = 0, line: Sequence[int] = ()) -> Tiling:
     """Return the tiles that cover ``rows`` x ``columns`` positions: two kinds at most, sized as evenly as can be.
 
-    Tiles have at most ``most`` positions, or as many as fit in registers.
+    Tiles have at most ``most`` positions, or as many as fit in registers. A ``line`` has the sizes of the tiles of a row, if it
+    is not cut evenly.
     """
     most = most or _POSITIONS[isa]
     runs = min(most // columns, _RUNS, rows)
-    if runs < 2:
-        sizes = even(columns, most)
+    if line or runs < 2:
+        sizes = list(line) or even(columns, most)
         # Kernels are shared: a lone size comes with its even or odd neighbour, as 14 with 13.
-        large = sizes[0] if sizes[0] != sizes[-1] else min(sizes[0] + sizes[0] % 2, most)
-        kinds: tuple[tuple[int, ...], ...] = ((large,), (large - 1,)) if large > 1 else ((1,),)
-        line = [(0 if size == large else 1, start) for size, start in zip(sizes, _starts(sizes), strict=True)]
-        places = tuple((kind, row, column) for row in range(rows) for kind, column in line)
+        large, less = max(sizes), min(sizes)
+        if large == less:
+            large = min(large + large % 2, most)
+            less = large - 1
+        kinds: tuple[tuple[int, ...], ...] = ((large,), (less,)) if large > 1 else ((1,),)
+        columns_of = [(0 if size == large else 1, start) for size, start in zip(sizes, _starts(sizes), strict=True)]
+        places = tuple((kind, row, column) for row in range(rows) for kind, column in columns_of)
     else:
         sizes = even(rows, runs)
         kinds = tuple((columns,) * count for count in sorted(set(sizes), reverse=True))
@@ -102,6 +107,11 @@ def even(length: int, most: int) -> list[int]:
 def _starts(sizes: list[int]) -> list[int]:
     """Return where each piece begins."""
     return [0, *itertools.accumulate(sizes[:-1])]
+
+
+def tile_most(isa: str) -> int:
+    """Return the positions of the largest tile."""
+    return _POSITIONS[isa]
 
 
 def tile_sizes(isa: str, positions: int) -> list[int]:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from functools import cache, partial
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
-from .convolution_tiles import Tiling
+from .convolution_tiles import Tiling, even, tile_most
 from .convolution_window import NO_SPARE, Spare, Window
 
+#: Parts of a row in which other taps are needed, at most, for tiles that end with them.
+_PARTS: Final = 8
+#: What a turn of a tile's loop takes beside its positions, in positions; and the share of the time that is worth other kernels.
+_TURN: Final = 1.5
+_GAIN: Final = 0.95
 #: A step of the batch-reduce kernel: offset in the source, inputs read there, bytes of weights to skip afterwards.
 Step: TypeAlias = tuple[int, int, int]
 #: The first and the last position of a tile: (slab, row, column) each.
@@ -83,6 +89,55 @@ def needed(window: Window, axis: int, first: int, last: int) -> tuple[int, ...]:
     pad = (deep.pad, *window.pad)[axis]
     begins = range(first * stride - pad, last * stride - pad + 1, stride)
     return tuple(k for k in range(kernel) if any(0 <= at + k * apart < size for at in begins))
+
+
+def line_of(window: Window, isa: str) -> tuple[int, ...]:
+    """Return the sizes of the tiles of a row, or nothing if it is best cut evenly.
+
+    A tile has the taps that any of its positions needs. Those of a kernel that is dilated far differ along a row, so its tiles
+    end where they change.
+    """
+    width, most = window.out[1], tile_most(isa)
+    if window.dilation[1] == 1 or window.kernel[1] == 1 or width <= most // 2:
+        return ()
+    marks = _marks(window)
+    if len(marks) > _PARTS + 1:
+        return ()
+    parts = [(end - first, len(needed(window, 2, first, first))) for first, end in itertools.pairwise(marks)]
+    whole = even(width, most)
+    limit = _GAIN * window.kernel[1] * (width + _TURN * len(whole))
+    if sum(count * length for length, count in parts) * (1 + _TURN / most) >= limit:
+        return ()
+    ends = itertools.accumulate(whole)
+    limit = _GAIN * sum(
+        (size + _TURN) * len(needed(window, 2, end - size, end - 1)) for size, end in zip(whole, ends, strict=True)
+    )
+    found: tuple[int, ...] = ()
+    for large, small in itertools.combinations_with_replacement(range(most, 0, -1), 2):
+        cuts = [_cut(length, large, small) for length, _ in parts]
+        if not all(cuts):
+            continue
+        time = sum(count * (sum(cut) + _TURN * len(cut)) for (_, count), cut in zip(parts, cuts, strict=True))
+        if time < limit:
+            limit, found = time, tuple(itertools.chain(*cuts))
+    return found
+
+
+def _marks(window: Window) -> list[int]:
+    """Return the first column, those from which other taps of a row are needed, and the end."""
+    stride, apart, pad, width = window.stride[1], window.dilation[1], window.pad[1], window.out[1]
+    changes = {-(-(edge + pad - k * apart) // stride) for k in range(window.kernel[1]) for edge in (0, window.width)}
+    return [0, *sorted(change for change in changes if 0 < change < width), width]
+
+
+def _cut(length: int, large: int, small: int) -> tuple[int, ...]:
+    """Return the fewest pieces of two sizes that make a length, or nothing."""
+    most = length // large
+    for count in range(most, max(-1, most - small), -1):
+        others, rest = divmod(length - count * large, small)
+        if rest == 0:
+            return (large,) * count + (small,) * others
+    return ()
 
 
 def spare_of(window: Window, tiles: Tiling) -> Spare:

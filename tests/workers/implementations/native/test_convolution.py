@@ -11,7 +11,7 @@ import pytest
 from poolrt.workers.desc import Arg, Convolution, MemoryDesc, PostOp, PrimitiveAttr, post_op_src
 from poolrt.workers.engines.target import Target, cpu_target
 from poolrt.workers.implementations.native.convolution_tiles import tiling
-from poolrt.workers.implementations.native.convolution_walks import Walks, corners, spare_of, taps_of
+from poolrt.workers.implementations.native.convolution_walks import Walks, corners, line_of, spare_of, taps_of
 from poolrt.workers.implementations.native.convolution_window import Window
 from poolrt.workers.implementations.primitive_desc import UnsupportedPrimitive, primitive_desc, primitive_descs
 from poolrt.workers.kernels.spec import KernelSpec
@@ -142,6 +142,7 @@ def test_few_kernels_serve_all_convolutions_of_a_residual_network() -> None:
     [
         pytest.param((33, 33), (3, 3), (1, 1), 12, 12, (32, 16), id="planes of three tiles a row"),
         pytest.param((9, 10), (3, 2), (1, 1), 7, 8, (33, 17), id="a dilation of most of a plane"),
+        pytest.param((15, 28), (3, 3), (1, 1), 12, 12, (17, 40), id="tiles that end where taps change"),
         pytest.param((4, 4), (3, 3), (1, 1), 6, 6, (16, 16), id="only the middle is inside"),
         pytest.param((30, 20), (3, 3), (1, 1), 17, 17, (32, 16), id="columns of padding that no tile reads"),
         pytest.param((20, 17), (3, 3), (1, 1), 20, 20, (16, 33), id="the source itself instead of a copy"),
@@ -238,6 +239,27 @@ def test_a_tile_takes_no_step_of_a_tap_in_padding() -> None:
     taken = [walks.walks[place // 8 + 1] for place in places]
     assert sum(taken) == (2 + 3 + 2) * (12 * 2 + 9 * 3 + 12 * 2)
     assert len(walks.walks) == 3 * 9
+
+
+@pytest.mark.parametrize(
+    ("width", "apart", "line"),
+    [
+        pytest.param(28, 1, (), id="dense"),
+        pytest.param(28, 12, (12, 4, 12), id="all three taps in the middle"),
+        pytest.param(28, 24, (4, 10, 10, 4), id="one tap in the middle"),
+        pytest.param(33, 12, (), id="tiles that are even nearly end there"),
+        pytest.param(28, 36, (), id="one tap everywhere"),
+        pytest.param(7, 2, (), id="several rows a tile"),
+    ],
+)
+def test_tiles_of_a_row_end_where_other_taps_are_needed(width: int, apart: int, line: tuple[int, ...]) -> None:
+    plane, weights = MemoryDesc((1, 16, width, width), "f32"), MemoryDesc((16, 16, 3, 3), "f32")
+    pads = (apart, apart)
+    window = Window.of(Convolution(plane, weights, None, plane, (1, 1), (apart - 1,) * 2, pads, pads, 1))
+    assert line_of(window, "x86-64-v4") == line
+    if line:
+        tiles = tiling("x86-64-v4", width, width, 2, line=line)
+        assert sum(tiles.kinds[kind][0] for kind, _, _ in tiles.places) == width * width
 
 
 @pytest.mark.parametrize(
