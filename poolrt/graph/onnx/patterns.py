@@ -7,6 +7,7 @@ swish is x times its logistic function.
 from __future__ import annotations
 
 import math
+from typing import Final
 
 from poolrt.cachestore.deferred_dataclass import dataclass, field
 
@@ -14,8 +15,10 @@ from ..values import Value
 from .folding import Array
 from .tensors import Operand
 
-#: Relative difference of a constant from 0.5, 0.044715 or a root: that of float16.
-_CLOSE = 1e-3
+#: Relative difference of a constant from 0.044715 or a root, by the data type of the constants: half a step of float16 and more,
+#: and what exporters that write five digits leave. A constant of float32 that is further off makes errors of 1e-5 and more.
+_CLOSE: Final = {"float64": 1e-9, "float32": 1e-5}
+_CLOSE_16: Final = 1e-3
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +45,7 @@ class Patterns:
     def note_erf(self, source: Value, result: Operand) -> None:
         """Note the error function of a value."""
         found = self.scaled.get(source.id)
-        if found is not None and isinstance(result, Value) and math.isclose(found[1], math.sqrt(0.5), rel_tol=_CLOSE):
+        if found is not None and isinstance(result, Value) and _is_close(found[1], math.sqrt(0.5), source):
             self.inner[result.id] = found[0], "gelu_erf"
 
     def note_function(self, source: Value, algorithm: str, result: Value) -> None:
@@ -51,7 +54,7 @@ class Patterns:
             self.logistic[result.id] = source
         elif algorithm == "tanh":
             bent, factor = self.scaled.get(source.id, (source, 0.0))
-            if bent.id in self.bent and math.isclose(factor, math.sqrt(2 / math.pi), rel_tol=_CLOSE):
+            if bent.id in self.bent and _is_close(factor, math.sqrt(2 / math.pi), source):
                 self.inner[result.id] = self.bent[bent.id], "gelu_tanh"
 
     def note_power(self, base: Operand, exponent: float, result: Operand) -> None:
@@ -71,7 +74,7 @@ class Patterns:
                     self.doubled[result.id] = known
                 if algorithm == "add" and (part := self.scaled.get(other.id)) is not None:
                     cube, number = part
-                    if self.cube.get(cube.id) is x and math.isclose(number, 0.044715, rel_tol=_CLOSE):
+                    if self.cube.get(cube.id) is x and _is_close(number, 0.044715, x):
                         self.bent[result.id] = x
             return
         value, number = _split(left, right, algorithm)
@@ -107,6 +110,11 @@ def _split(left: Operand, right: Operand, algorithm: str) -> tuple[Value | None,
     if isinstance(right, Value) and not isinstance(left, Value) and left.size == 1 and algorithm != "div":
         return right, _number(left)
     return None, 0.0
+
+
+def _is_close(number: float, wanted: float, value: Value) -> bool:
+    """Return whether a constant beside a value is the one of a function, as far as the value's data type can say."""
+    return math.isclose(number, wanted, rel_tol=_CLOSE.get(value.dtype, _CLOSE_16))
 
 
 def _number(array: Array) -> float:
