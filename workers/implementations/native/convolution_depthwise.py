@@ -8,6 +8,7 @@ from poolrt.cachestore.deferred_dataclass import replace
 
 from ...desc import Arg, Convolution, PrimitiveAttr
 from ...engines.target import Target
+from ...kernels.native.row_pieces import pieces_of
 from ...kernels.spec import KernelSpec
 from ..program import Launch, LaunchArgument, Program
 from .blocks import blocked_tag, refuse
@@ -21,6 +22,8 @@ _WITH_ROWS: Final = ("x86-64-v4",)
 #: Columns of a short row, and columns of a window whose taps are written out for it.
 _SHORT: Final = 14
 _TAPS: Final = 32
+#: Products of all different pieces of a row that are written out.
+_WRITTEN_OUT: Final = 700
 
 
 class NativeDepthwiseConvolution:
@@ -69,9 +72,13 @@ class NativeDepthwiseConvolution:
             window.out[1],
             *(each[1] for each in (window.kernel, window.stride, window.dilation, window.pad)),
         )
-        is_short = target.isa in _WITH_ROWS and window.out[1] <= _SHORT and window.kernel[1] <= _TAPS
-        more = {"row": row} if is_short else {}
-        kernel = KernelSpec.of("conv_depthwise", ragged=op.dst.dims[1] % 16 != 0, **more)
+        ragged = op.dst.dims[1] % 16 != 0
+        kernel = KernelSpec.of("conv_depthwise", ragged=ragged)
+        if target.isa in _WITH_ROWS and window.kernel[1] <= _TAPS:
+            if window.depth.kernel == 1 and sum(len(piece.taps) for piece in pieces_of(*row)) <= _WRITTEN_OUT:
+                kernel = KernelSpec.of("conv_depthwise", ragged=ragged, row=row, flat=True)
+            elif window.out[1] <= _SHORT:
+                kernel = KernelSpec.of("conv_depthwise", ragged=ragged, row=row)
         return Program((kernel,), (Launch(0, args, op.dst.dims[0] * blocks * window.depth.out * window.out[0]),))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -9,16 +10,21 @@ import numpy as np
 
 from .compiler import types
 from .compiler.language import intrinsic
+from .row_pieces import Piece, pieces_of
 from .vec import (
     I64,
     VF,
     WIDTH,
     Builder,
     Value,
+    constant,
     fma,
+    lanes_below,
     load,
+    maximum,
     store,
     vadd,
+    vector,
     vfma,
     vkeep,
     vload,
@@ -29,11 +35,11 @@ from .vec import (
 )
 
 
-def make(isa: str, ragged: bool, row: tuple[int, ...] = ()) -> tuple[Callable[..., None], Any]:
+def make(isa: str, ragged: bool, row: tuple[int, ...] = (), flat: bool = False) -> tuple[Callable[..., None], Any]:
     """Return the kernel; ``ragged`` if the last block holds fewer than 16 channels.
 
-    The taps of a ``row`` are written out: width of src and dst, and kernel, stride, dilation and padding in columns. A row that
-    is short has few columns whose windows read no padding.
+    The taps of a ``row`` are written out: width of src and dst, and kernel, stride, dilation and padding in columns. It is short,
+    unless the window is ``flat``, of one slab: then pieces of it are computed one after the other.
 
     Arguments: addresses of src, weights (blocks, kernel, 16), bias (0: none), dst, residual (0: none); channels and
     blocks of an image; height and width of src and dst; kernel, stride, dilation (1: dense) and padding in rows and
@@ -41,7 +47,8 @@ def make(isa: str, ragged: bool, row: tuple[int, ...] = ()) -> tuple[Callable[..
     residual is added. One item of work is a row of one block.
     """
 
-    add_rows = _make_row(*row) if row else None
+    add_rows = _make_row(*row) if row and not flat else None
+    whole_row = _make_whole_row(ragged, *row) if row and flat else None
 
     def finish(value: Any, to: int, residual: int, low: Any, bound: Any, lanes: int) -> None:
         if residual != 0:
@@ -88,6 +95,14 @@ def make(isa: str, ragged: bool, row: tuple[int, ...] = ()) -> tuple[Callable[..
             other = 0
             if residual != 0:
                 other = residual + item * out_width * 64
+            if whole_row is not None:
+                inside = 0
+                if nearest < farthest:
+                    inside = last - first
+                at = planes + (nearest * dilation_d * height + h + first * dilation_h) * width * 64
+                tap = factors + (nearest * kernel_h + first) * kernel_w * 64
+                whole_row(at, dilation_h * width * 64, tap, inside, start, to, other, lower, upper, lanes)
+                continue
             if add_rows is not None:
                 for ow in range(out_width):
                     vstore(to + ow * 64, start)
@@ -203,3 +218,97 @@ def _make_row(width: int, out_width: int, kernel: int, stride: int, dilation: in
         return types.void(*[types.int64] * 5), emit
 
     return add_rows
+
+
+def _make_whole_row(ragged: bool, *row: int) -> Any:
+    """Return the intrinsic that computes a row of outputs from some rows of the window, piece by piece."""
+    _, _, kernel, stride, _, left = row
+    pieces = pieces_of(*row)
+
+    @intrinsic
+    def whole_row(
+        _: Any,
+        at: Any,
+        line: Any,
+        tap: Any,
+        rows: Any,
+        start: Any,
+        to: Any,
+        other: Any,
+        low: Any,
+        bound: Any,
+        lanes: Any,
+    ) -> Any:
+        """Sum ``rows`` rows of src, ``line`` bytes from one to the next; add what is at ``other``, unless that is 0."""
+
+        def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
+            at, line, tap, rows, start, to, other, low, bound, lanes = a
+            mask = lanes_below(b, lanes) if ragged else None
+
+            def finish(places: list[Value], sums: list[Value], residuals: list[Value] | None) -> None:
+                for number, (place, value) in enumerate(zip(places, sums, strict=True)):
+                    if residuals is not None:
+                        value = b.fadd(maximum(b, low, value), load(b, residuals[number]))
+                    value = maximum(b, bound, value)
+                    store(b, place, value if mask is None else b.select(mask, value, constant(0.0)))
+
+            def compute(piece: Piece, first: Value) -> None:
+                """Compute a piece whose first output has a number."""
+                source = b.add(at, b.mul(b.sub(b.mul(first, I64(stride)), I64(left)), I64(WIDTH)))
+                sums = _emit_rows(b, piece, kernel, source, line, tap, rows, start)
+                places = [b.add(to, b.mul(b.add(first, I64(column)), I64(WIDTH))) for column in range(piece.columns)]
+                with b.if_else(b.icmp_signed("!=", other, I64(0))) as (added, plain):
+                    with added:
+                        finish(places, sums, [b.add(other, b.sub(place, to)) for place in places])
+                    with plain:
+                        finish(places, sums, None)
+
+            for piece in pieces:
+                if piece.number == 1:
+                    compute(piece, I64(piece.first))
+                    continue
+                before, turn, ended = b.block, b.append_basic_block("piece"), b.append_basic_block("pieces")
+                b.branch(turn)
+                b.position_at_end(turn)
+                first = b.phi(I64)
+                first.add_incoming(I64(piece.first), before)
+                compute(piece, first)
+                following = b.add(first, I64(piece.columns))
+                first.add_incoming(following, b.block)
+                b.cbranch(b.icmp_signed("<", following, I64(piece.first + piece.number * piece.columns)), turn, ended)
+                b.position_at_end(ended)
+            return context.get_dummy_value()
+
+        return types.void(*[types.int64] * 4, vector, *[types.int64] * 2, vector, vector, types.int64), emit
+
+    return whole_row
+
+
+def _emit_rows(
+    b: Builder, piece: Piece, kernel: int, source: Value, line: Value, tap: Value, rows: Value, start: Value
+) -> list[Value]:
+    """Return the sums of a piece over ``rows`` rows, none of them or more, which begin with ``start``."""
+    before, turn, ended = b.block, b.append_basic_block("row"), b.append_basic_block("ended")
+    b.cbranch(b.icmp_signed(">", rows, I64(0)), turn, ended)
+    b.position_at_end(turn)
+    done, at, factors = (b.phi(I64) for _ in range(3))
+    carried = [b.phi(VF) for _ in range(piece.columns)]
+    sums: list[Value] = list(carried)
+    for x, taps in itertools.groupby(piece.taps, key=lambda each: each[0]):
+        seen = load(b, b.add(at, I64(WIDTH * x)))
+        for _, column, number in taps:
+            sums[column] = fma(b, seen, load(b, b.add(factors, I64(WIDTH * number))), sums[column])
+    following = b.add(done, I64(1)), b.add(at, line), b.add(factors, I64(WIDTH * kernel))
+    firsts, afters = (I64(0), source, tap, *[start] * piece.columns), (*following, *sums)
+    for phi, first, after in zip((done, at, factors, *carried), firsts, afters, strict=True):
+        phi.add_incoming(first, before)
+        phi.add_incoming(after, turn)
+    b.cbranch(b.icmp_signed("<", following[0], rows), turn, ended)
+    b.position_at_end(ended)
+    results = []
+    for value in sums:
+        result = b.phi(VF)
+        result.add_incoming(start, before)
+        result.add_incoming(value, turn)
+        results.append(result)
+    return results

@@ -42,7 +42,7 @@ def test_results_are_exact(native: NativeRunner, shape: Shape, dtype: str, resul
     src, weights = drawn(rng, shape, dtype)
     src[0, :4], weights[:4] = LIMITS[dtype][1], rng.choice([-128, 127], (4, 1, 1, 1))
     point, other = (random.choice([0, *LIMITS[each], int(rng.integers(*LIMITS[each]))]) for each in (dtype, result))
-    given = {Arg.SRC: point, Arg.DST: other}
+    given = {int(Arg.SRC): point, int(Arg.DST): other}
     points = tuple(Quantisation(arg) for arg, number in given.items() if number)
     args = {
         Arg.SRC: src,

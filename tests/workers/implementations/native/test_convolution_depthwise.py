@@ -1,0 +1,88 @@
+"""Depthwise convolution in blocks of channels with rows in pieces, whose taps are written out."""
+
+from __future__ import annotations
+
+import random
+import re
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from poolrt.workers.desc import Arg, Convolution, MemoryDesc, PostOp, PrimitiveAttr, post_op_src
+from poolrt.workers.implementations.primitive_desc import primitive_descs
+from poolrt.workers.kernels.native.compiler.codegen import compile_kernel
+from poolrt.workers.kernels.native.row_pieces import PIECE, pieces_of
+from poolrt.workers.kernels.spec import KernelSpec
+from tests.workers.cases import Case
+from tests.workers.kernels.native.test_conv import loops_with_multiplications
+from tests.workers.levels import target_of
+from tests.workers.native_runner import NativeRunner
+
+#: Height and width, window, strides, distance of taps, padding.
+PROBLEMS = [
+    pytest.param((3, 45), (3, 5), (1, 1), 1, 2, id="pieces of two lengths"),
+    pytest.param((5, 60), (3, 3), (2, 2), 1, 1, id="every second column"),
+    pytest.param((9, 33), (3, 3), (1, 1), 6, 6, id="dilated"),
+    pytest.param((2, 20), (7, 3), (1, 1), 1, 3, id="rows of padding only"),
+    pytest.param((3, 29), (1, 2), (1, 3), 30, 31, id="pieces of padding only"),
+    pytest.param((70,), (11,), (1,), 1, 5, id="one row"),
+]
+
+
+@pytest.mark.one_in(8)
+@pytest.mark.parametrize(("size", "kernel", "strides", "apart", "pad"), PROBLEMS)
+@pytest.mark.parametrize("channels", [32, 23])
+@pytest.mark.parametrize("chain", ["", "relu", "add relu", "relu add"])
+def test_pieces_of_rows_are_convolved_by_definition(
+    native: NativeRunner, size: tuple[int, ...], kernel: tuple[int, ...], strides: tuple[int, ...], apart: int, pad: int,
+    channels: int, chain: str,
+) -> None:  # fmt: skip
+    draw = np.random.default_rng(random.SystemRandom().randrange(1 << 32))
+    out = [(n + 2 * pad - (k - 1) * apart - 1) // step + 1 for n, k, step in zip(size, kernel, strides, strict=True)]
+    tag = f"aB{'cd'[: len(size)]}16b"
+    src, dst = MemoryDesc((2, channels, *size), "f32", tag), MemoryDesc((2, channels, *out), "f32", tag)
+    weights, bias = MemoryDesc((channels, 1, *kernel), "f32", "any"), MemoryDesc((channels,), "f32")
+    gaps, pads = (apart - 1,) * len(size), (pad,) * len(size)
+    op = Convolution(src, weights, bias, dst, strides, gaps, pads, pads, channels)
+    known = {"relu": PostOp("eltwise", "relu"), "add": PostOp("binary", "add", src1=dst)}
+    steps = tuple(known[name] for name in chain.split())
+    dims = {int(Arg.SRC): src.dims, int(Arg.WEIGHTS): weights.dims, int(Arg.BIAS): bias.dims}
+    dims |= {post_op_src(at): dst.dims for at, step in enumerate(steps) if step.src1}
+    args = {arg: draw.integers(-8, 9, each).astype(np.float32) for arg, each in dims.items()}
+    found = primitive_descs(op, PrimitiveAttr(steps), target_of("x86-64-v4"))
+    (pd,) = (pd for pd in found if pd.impl_name() == "native:depthwise")
+    assert ("flat", True) in pd.program().kernels[0].params
+    native.check(Case("pieces", pd.op, args, PrimitiveAttr(steps), rtol=0), "x86-64-v4")
+
+
+@pytest.mark.parametrize(
+    "row", [(28, 28, 7, 1, 1, 3), (56, 28, 3, 2, 1, 1), (33, 33, 3, 1, 6, 6), (3, 40, 2, 1, 30, 31), (5, 1, 3, 1, 1, 0)]
+)
+def test_pieces_have_each_output_and_each_tap_inside_once(row: tuple[int, ...]) -> None:
+    width, out_width, kernel, stride, dilation, left = row
+    columns, seen = 0, []
+    for piece in pieces_of(*row):
+        assert piece.first == columns
+        assert piece.columns <= PIECE
+        for first in range(piece.first, piece.first + piece.number * piece.columns, piece.columns):
+            seen += [(first * stride - left + x, first + column, tap) for x, column, tap in piece.taps]
+        columns += piece.number * piece.columns
+    assert columns == out_width
+    places = [(at * stride - left + tap * dilation, at, tap) for at in range(out_width) for tap in range(kernel)]
+    assert sorted(seen) == sorted(place for place in places if 0 <= place[0] < width)
+
+
+@pytest.mark.one_in(3)
+@pytest.mark.skipif(shutil.which("objdump") is None, reason="needs objdump")
+@pytest.mark.parametrize(
+    "row", [(28, 28, 7, 1, 1, 3), (112, 56, 3, 2, 1, 1), (33, 33, 3, 1, 6, 6), (64, 64, 11, 1, 1, 5), (14, 14, 27, 1, 1, 13)]
+)  # fmt: skip
+def test_the_sums_of_pieces_stay_in_registers(row: tuple[int, ...], tmp_path: Path) -> None:
+    spec = KernelSpec.of("conv_depthwise", ragged=False, row=row, flat=True)
+    loops = loops_with_multiplications(compile_kernel(spec, "x86-64-v4"), tmp_path)
+    found = [sum("fmadd" in line for line in body) for body in loops]
+    assert sum(count for count in found if count > 8) >= sum(len(piece.taps) for piece in pieces_of(*row))
+    for body in loops:
+        assert not [line for line in body if re.search("[xyz]mm", line) and "(%rsp" in line]
