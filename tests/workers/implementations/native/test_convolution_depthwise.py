@@ -10,11 +10,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from poolrt import Graph
+from poolrt.graph.lower import lower
 from poolrt.workers.desc import Arg, Convolution, MemoryDesc, PostOp, PrimitiveAttr, post_op_src
 from poolrt.workers.implementations.primitive_desc import primitive_descs
 from poolrt.workers.kernels.native.compiler.codegen import compile_kernel
 from poolrt.workers.kernels.native.row_pieces import PIECE, pieces_of
 from poolrt.workers.kernels.spec import KernelSpec
+from poolrt.workers.plans.execution_plan import Step
 from tests.workers.cases import Case
 from tests.workers.kernels.native.test_conv import loops_with_multiplications
 from tests.workers.levels import target_of
@@ -86,3 +89,31 @@ def test_the_sums_of_pieces_stay_in_registers(row: tuple[int, ...], tmp_path: Pa
     assert sum(count for count in found if count > 8) >= sum(len(piece.taps) for piece in pieces_of(*row))
     for body in loops:
         assert not [line for line in body if re.search("[xyz]mm", line) and "(%rsp" in line]
+
+
+def planned(channels: int, width: int, window: int) -> list[str]:
+    """Return the implementations of a depthwise convolution of an input."""
+    graph = Graph("g")
+    weights = graph.constant(np.ones((channels, 1, window, window), np.float32))
+    value = graph.convolution(graph.input("x", (1, channels, 16, width)), weights, padding=window // 2, groups=channels)
+    graph.output("y", value)
+    lowered = lower(graph.to_ir(), {"cpu": target_of("x86-64-v4")})
+    return [lowered.primitives[step.primitive].impl_name() for step in lowered.plan.steps if isinstance(step, Step)]
+
+
+@pytest.mark.parametrize(
+    ("channels", "width", "window", "name"),
+    [
+        pytest.param(64, 28, 3, "planes", id="vectors of planes are nearly full"),
+        pytest.param(64, 20, 3, "depthwise", id="vectors of planes are half empty"),
+        pytest.param(20, 20, 3, "planes", id="and so are blocks"),
+        pytest.param(64, 28, 7, "depthwise", id="larger windows"),
+        pytest.param(64, 32, 7, "planes", id="vectors of planes are full"),
+        pytest.param(64, 32, 9, "depthwise", id="taps of planes are not written out"),
+    ],
+)
+def test_graphs_reorder_planes_into_blocks_if_that_takes_less_time(
+    channels: int, width: int, window: int, name: str
+) -> None:
+    blocks = ["native:nest", "native:depthwise", "native:nest"]
+    assert planned(channels, width, window) == (blocks if name == "depthwise" else ["native:planes"])
