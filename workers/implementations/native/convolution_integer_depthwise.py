@@ -31,7 +31,7 @@ class NativeIntegerDepthwise:
     general = True
 
     def __init__(self, how: str = "") -> None:
-        self.name = f"native:depthwise_{how or 'integer'}"
+        self.name = "native:depthwise_integer" + f"_{how}" * bool(how)
         self._how = how
         self.extensions = EXTENSIONS_OF.get(how, ())
 

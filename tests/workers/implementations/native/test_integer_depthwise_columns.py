@@ -57,7 +57,7 @@ def test_results_are_exact(native: NativeRunner, shape: Shape, dtype: str, resul
     pd = primitive_desc(op, PrimitiveAttr((), (Quantisation(Arg.DST),), points), TARGET)
     got = native.results(pd, args)[Arg.DST]
     # Then it is what 64-bit arithmetic gives
-    assert pd.impl_name() == "native:depthwise_vnni"
+    assert pd.impl_name() == "native:depthwise_integer_vnni"
     np.testing.assert_array_equal(got, want, f"{dtype} {point} {other}")
 
 
@@ -66,7 +66,7 @@ def test_results_are_exact(native: NativeRunner, shape: Shape, dtype: str, resul
     [
         (SHAPES[0], "u8", "s32", "integer"),
         (Shape(1, 1, 16, (3, 3), (1, 1), 1, (1, 1), (6, 9)), "u8", "u8", "integer"),
-        (Shape(1, 1, 64, (20, 1), (1, 1), 1, (10, 0), (6, 90)), "u8", "u8", "vnni"),
+        (Shape(1, 1, 64, (20, 1), (1, 1), 1, (10, 0), (6, 90)), "u8", "u8", "integer_vnni"),
         (Shape(1, 1, 64, (1, 41), (1, 1), 1, (0, 20), (6, 90)), "u8", "u8", "integer"),
         (Shape(1, 1, 64, (3, 3), (1, 1), 40, (40, 40), (41, 90)), "u8", "u8", "integer"),
     ],
