@@ -15,6 +15,7 @@ from onnx import TensorProto, helper, numpy_helper
 from poolrt import UnsupportedNode, load_onnx
 from poolrt.onnx import InferenceSession, SessionOptions
 from poolrt.onnx.errors import Fail
+from poolrt.workers.primitives.provider import PrimitiveProvider
 from tests.poolrt.graph.onnx.learned import Forest, table
 
 Array = NDArray[Any]
@@ -57,13 +58,15 @@ def test_trees_give_labels_of_texts(classes: int) -> None:
     assert_like_onnx_runtime(model([learned("TreeEnsembleClassifier", ["y", "scores"], **attributes)], ["y", "scores"]))
 
 
-def test_labels_that_no_node_reads_are_looked_up_behind_a_run_that_is_repeated() -> None:
+def test_labels_that_no_node_reads_are_looked_up_behind_a_run_that_is_repeated(
+    cache: PrimitiveProvider,
+) -> None:
     forest = Forest(np.random.default_rng(1), 6, 4, ("BRANCH_LEQ",))
     attributes = {**forest.attributes("class", lambda *_: [0, 1, 2]), "classlabels_strings": TEXTS}
     nodes = [learned("TreeEnsembleClassifier", ["y", "scores"], **attributes)]
     options = SessionOptions()
     options.intra_op_num_threads = 1
-    session = InferenceSession(model(nodes, ["y", "scores"]).SerializeToString(), options)
+    session = InferenceSession(model(nodes, ["y", "scores"]).SerializeToString(), options, cache=cache)
     assert [port.type for port in session.get_outputs()] == ["tensor(string)", "tensor(float)"]
     feeds = {"x": table(np.random.default_rng(2), 9)}
     found = session.run(None, feeds)
@@ -80,23 +83,23 @@ def test_labels_that_no_node_reads_are_looked_up_behind_a_run_that_is_repeated()
     nodes += [helper.make_node("Cast", ["y"], ["same"], to=TensorProto.STRING)]
     nodes += [helper.make_node("Reshape", ["same", "row"], ["again"])]
     row = numpy_helper.from_array(np.array([1, -1]), "row")
-    other = InferenceSession(model(nodes, ["again", "scores"], row).SerializeToString(), options)
+    other = InferenceSession(model(nodes, ["again", "scores"], row).SerializeToString(), options, cache=cache)
     assert [other.run(["again"], feeds)[0].tolist() for _ in range(3)] == [[found[0].tolist()]] * 3
     assert other._repeat(feeds) is not None
     # Another node reads texts, which are a tensor for it.
     nodes += [helper.make_node("Concat", ["again", "again"], ["twice"], axis=0)]
-    other = InferenceSession(model(nodes, ["twice", "scores"], row).SerializeToString(), options)
+    other = InferenceSession(model(nodes, ["twice", "scores"], row).SerializeToString(), options, cache=cache)
     assert other.run(["twice"], feeds)[0].tolist() == [found[0].tolist()] * 2
 
 
-def test_texts_that_there_are_not_are_empty() -> None:
+def test_texts_that_there_are_not_are_empty(cache: PrimitiveProvider) -> None:
     best = helper.make_node("ArgMax", ["x"], ["best"], axis=1)
     choose = helper.make_node("ArrayFeatureExtractor", ["texts", "best"], ["chosen"], "choose", domain="ai.onnx.ml")
     flat = helper.make_node("Reshape", ["chosen", "flat"], ["y"])
     constants = [
         numpy_helper.from_array(np.array(TEXTS, object), "texts"), numpy_helper.from_array(np.array([-1]), "flat")
     ]  # fmt: skip
-    session = InferenceSession(model([best, choose, flat], ["y"], *constants).SerializeToString())
+    session = InferenceSession(model([best, choose, flat], ["y"], *constants).SerializeToString(), cache=cache)
     x = np.eye(6, dtype=np.float32)
     for _ in range(3):
         assert session.run(None, {"x": x})[0].tolist() == [*TEXTS, "", "", ""]
