@@ -157,7 +157,9 @@ def _warm_model(
     try:
         graph = load_onnx(path, **given, engine=settings.engine, constant_bytes=settings.constant_bytes)
     except GraphError as error:
-        raise JobFailed(f"{path}: {error}") from error
+        # Some errors of a file begin with its name.
+        reason = str(error).removeprefix(f"{path.name}: ")
+        raise JobFailed(f"{path}: {reason}") from error
     made = pool.load(graph)
     primitives = made["primitives"]
     report.say(f"{path}: {_primitives_text(primitives)}, {seconds_text(made['load_s'])}")
