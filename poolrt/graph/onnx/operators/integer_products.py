@@ -52,7 +52,7 @@ def integer_product(
     as_is = computed and (none or few)
     if dtype_of(right) == "uint8" and not as_is:
         right = signed(call, right)
-        point = m.binary(point, np.asarray(_SHIFT, np.int32), "sub")
+        point, none = m.binary(point, np.asarray(_SHIFT, np.int32), "sub"), False
     dtype = "int32" if scales is None else "float32"
     points = {} if left_zero is None else {"src": m.reshape(m.cast(left_zero, "int32"), ())}
     if few and not none:
