@@ -118,8 +118,10 @@ class OutputMemory:
 
     def _keep(self, room: _OutputRoom, rooms: list[_OutputRoom] | None, nbytes: int) -> None:
         kept = len(rooms) if rooms else 0
-        together = 1 if kept < _LEAST_OF_A_SIZE else kept + 1
-        if kept < _MOST_OF_A_SIZE and 2 * together * room.nbytes <= self._capacity:
+        # The first of a size may take all, since the system takes longer to clear the pages of a large one than kernels to fill
+        # them; others leave a half of the capacity.
+        parts = 2 * (1 if kept < _LEAST_OF_A_SIZE else kept + 1) if kept else 1
+        if kept < _MOST_OF_A_SIZE and parts * room.nbytes <= self._capacity:
             self._rooms.setdefault(nbytes, []).append(room)
             self._rooms.move_to_end(nbytes)
             self._newest = nbytes

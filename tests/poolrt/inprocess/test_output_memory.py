@@ -94,6 +94,17 @@ def test_a_run_of_many_outputs_of_one_size_finds_memory_while_the_last_ones_are_
     assert nbytes <= memory.nbytes
 
 
+def test_one_output_that_needs_nearly_all_the_capacity_is_kept_and_no_second_one() -> None:
+    memory = OutputMemory(12_000)
+    address = take(memory, 2000)[1]
+    first, same = take(memory, 2000)
+    assert same == address
+    take(memory, 2000)
+    assert 8000 < memory.nbytes <= 12_000
+    del first
+    assert take(memory, 2000)[1] == address
+
+
 def test_many_outputs_of_one_size_leave_half_of_the_capacity_to_others() -> None:
     memory = OutputMemory(1 << 20)
     take(memory, 100)
