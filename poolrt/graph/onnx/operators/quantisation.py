@@ -59,6 +59,8 @@ def dequantize(call: NodeCall) -> Operand:
         if target is None:
             raise call.unsupported(f"data type {number} is not supported")
         dtype = target.name
+    if isinstance(zero, np.ndarray) and not zero.any():
+        zero = None
     if not (isinstance(source, Value) or isinstance(zero, Value)):
         source, zero = _centred(source, zero)
     if dtype == "float32" and (stored := _stored(call, source, scale, zero)) is not None:

@@ -56,3 +56,16 @@ def test_a_function_that_is_spelled_out_is_one_operation(made: onnx.ModelProto, 
     np.testing.assert_allclose(
         run_wire(*graph.to_wire(), {"x": x})["y"], runtime(made, {"x": x})[0], rtol=1e-5, atol=1e-6
     )
+
+
+@pytest.mark.parametrize("point", [0, 3])
+def test_zero_points_that_are_zeros_are_not_subtracted(point: int) -> None:
+    made, rng = Export(0), np.random.default_rng()
+    points = np.full(5, point, np.int8)
+    scales, x = rng.uniform(0.1, 1, 5).astype(np.float32), rng.integers(-128, 128, (3, 5, 7), np.int8)
+    found = made.node("DequantizeLinear", "x", made.constant(scales), made.constant(points), axis=1)
+    graph = load_onnx(made.model({"x": (TensorProto.INT8, x.shape)}, found).SerializeToString())
+    algorithms = [node.attrs.get("algorithm") for node in passes.optimize(graph.to_ir()).nodes]
+    assert algorithms.count("sub") == (1 if point else 0)
+    expected = (x.astype(np.float64) - point) * scales[:, None]
+    np.testing.assert_allclose(next(iter(run_wire(*graph.to_wire(), {"x": x}).values())), expected, rtol=1e-6)
