@@ -36,6 +36,9 @@ _ALGORITHMS: Final = {
     ("resampling", "linear"): 0.04,
     ("resampling", "cubic"): 0.25,
 }
+#: Nanoseconds for an element that an index of its own chooses, in addition; for a byte of what several elements are chosen of.
+_CHOSEN: Final = 0.6
+_RANKED: Final = 0.2
 _IMPLEMENTATIONS: Final = {"native:quantised_eltwise": 0.15, "native:byte_sums": 0.15}
 _REFERENCE_BYTES: Final = {"lrn": 50.0}
 #: Nanoseconds for a node of a decision tree that a row visits; half of the rows end before the deepest level.
@@ -54,7 +57,17 @@ def nanoseconds(pd: PrimitiveDesc) -> int:
         visits = memories[Arg.DST].elements * getattr(pd.op, "levels", 1)
         return int(visits * (_REFERENCE_VISIT if slow else _VISIT))
     by_byte = _REFERENCE_BYTES.get(pd.op.kind, _REFERENCE_BYTE) if slow else _of_bytes(pd)
-    return int(moved * by_byte + products(pd.op) * (_REFERENCE_PRODUCT if slow else _PRODUCT))
+    return int(moved * by_byte + products(pd.op) * (_REFERENCE_PRODUCT if slow else _PRODUCT) + _of_indices(pd.op))
+
+
+def _of_indices(op: OpDesc) -> float:
+    """Return the nanoseconds of the elements that indices choose one by one."""
+    if op.kind != "gather":
+        return 0.0
+    memories = op.memories()
+    last = getattr(op, "axis", 0) == memories[Arg.SRC].ndims - 1
+    is_each = {"elements": True, "rows": last}.get(getattr(op, "algorithm", ""), False)
+    return _CHOSEN * memories[Arg.DST].elements if is_each else 0.0
 
 
 def _of_bytes(pd: PrimitiveDesc) -> float:
@@ -63,6 +76,8 @@ def _of_bytes(pd: PrimitiveDesc) -> float:
     found = _BYTES.get(op.kind, _BYTE)
     found = _ALGORITHMS.get((op.kind, getattr(op, "algorithm", "")), found)
     found = _IMPLEMENTATIONS.get(pd.implementation.name, found)
+    if op.kind == "top_k" and getattr(op, "k", 1) > 1:
+        found = _RANKED
     if op.kind == "pooling":  # an element is in so many windows; nine or fewer take as long
         windows = math.prod(getattr(op, "kernel", ())) / math.prod(getattr(op, "strides", ()))
         found *= max(1.0, math.sqrt(windows) / 3)

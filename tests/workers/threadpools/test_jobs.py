@@ -5,13 +5,14 @@ from __future__ import annotations
 import ctypes
 import random
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from poolrt.cachestore import CacheStore
 from poolrt.workers import Eltwise, Softmax
-from poolrt.workers.desc import Arg, Convolution, MemoryDesc, OpDesc, Pooling, PrimitiveAttr, Resampling
+from poolrt.workers.desc import Arg, Convolution, Gather, MemoryDesc, OpDesc, Pooling, PrimitiveAttr, Resampling, TopK
 from poolrt.workers.engines.engine import Engine
 from poolrt.workers.engines.target import cpu_target
 from poolrt.workers.execution.memory import Memory
@@ -168,6 +169,12 @@ def test_the_estimate_is_longer_for_functions_and_windows_that_take_longer() -> 
     cubic, nearest = (estimate(Resampling(image, large, algorithm)) for algorithm in ("cubic", "nearest"))
     assert cubic > 5 * nearest
     assert estimate(pooling(13)) > 3 * estimate(pooling(3))
+    table, rows, best = MemoryDesc((50, 50), "u8"), MemoryDesc((50, 50), "f32"), MemoryDesc((50, 5), "f32")
+    along = [Gather(table, MemoryDesc((50,), "s64"), table, "rows", axis) for axis in (0, 1)]
+    assert estimate(along[1]) > 5 * estimate(along[0])
+    first = MemoryDesc((50, 1), "f32")
+    few, one = (TopK(rows, md, replace(md, dtype="s64"), k, 1) for md, k in ((best, 5), (first, 1)))
+    assert estimate(few) > 3 * estimate(one)
 
 
 def test_parts_of_uneven_work_are_as_even_for_threads_that_take_one_after_the_other(store: CacheStore) -> None:
