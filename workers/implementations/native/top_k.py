@@ -23,6 +23,11 @@ _RISING: Final = 64
 _FEW_ROWS: Final = 8
 _SHORT: Final = 64
 _SHORT_OF_K: Final = 16
+#: The same in vectors of 16 lanes of AVX-512: so many elements, and so many more for each of k.
+_WIDE: Final = "x86-64-v4"
+_MANY_ROWS: Final = 64
+_SHORT_IN_WIDE: Final = 300
+_MORE_OF_K: Final = 14
 
 
 class NativeTopK(NativeImplementation[TopK]):
@@ -56,7 +61,7 @@ class NativeTopK(NativeImplementation[TopK]):
         numbers: tuple[int, ...] = (op.k, op.src.dims[op.axis], *strides[op.axis])
         lanes = key_lanes(op.src.dtype)
         adjacent = bool(loops) and loops[-1].steps == (size, size, index_size)
-        if loops and op.k <= _RISING and (adjacent or _pays_to_copy(op, loops[-1].extent)):
+        if loops and op.k <= _RISING and (adjacent or _pays_to_copy(op, loops[-1].extent, target.isa)):
             inner = loops.pop()
             rows, room = steps(loops) * -(-inner.extent // lanes), 192 * op.k
             room += 0 if adjacent else lanes * size * op.src.dims[op.axis]
@@ -81,9 +86,12 @@ class NativeTopK(NativeImplementation[TopK]):
         return Program((kernel,), (Launch(0, args, work),), tables, room * work)
 
 
-def _pays_to_copy(op: TopK, rows: int) -> bool:
+def _pays_to_copy(op: TopK, rows: int, isa: str) -> bool:
     """Return whether rows that are not adjacent are better copied than kept in a heap each."""
-    return rows >= _FEW_ROWS and op.src.dims[op.axis] <= max(_SHORT, _SHORT_OF_K * op.k)
+    most = max(_SHORT, _SHORT_OF_K * op.k)
+    if isa == _WIDE and rows >= _MANY_ROWS and key_lanes(op.src.dtype) == 16:
+        most = _SHORT_IN_WIDE + _MORE_OF_K * op.k
+    return rows >= _FEW_ROWS and op.src.dims[op.axis] <= most
 
 
 IMPLEMENTATIONS = (NativeTopK(),)

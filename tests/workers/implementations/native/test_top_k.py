@@ -62,7 +62,7 @@ def test_the_best_come_first_and_of_equal_ones_the_first(native: NativeRunner, d
     "dtype", ["f32", *(pytest.param(t, marks=pytest.mark.slow) for t in ("f16", "f64", "s64", "u8", "bf16"))]
 )
 def test_the_best_of_short_rows(native: NativeRunner, isa: str, dtype: str) -> None:
-    for dims, k in (((8, 7), 5), ((2, 37, 17), 5), ((19, 63), 63), ((50, 150), 11)):
+    for dims, k in (((8, 7), 5), ((2, 37, 17), 5), ((19, 63), 63), ((50, 150), 11), ((67, 333), 5)):
         check(native, dims, dtype, k, len(dims) - 1, True, isa=isa)
     check(native, (4, 5, 18), dtype, 3, 2, True, (1000, 100, 3), isa)
     check(native, (4, 50, 6), dtype, 5, 1, True, "bca", isa)
