@@ -15,21 +15,24 @@ from typing import Final
 
 from .atomics import atomic_load, atomic_store, call_kernel, read_ticks
 from .region_queue import BLOBS, COUNT, FUNCTION, RATE, RECORD, STATUS
-from .trial_words import ALONE, INTERVAL, IS_ALONE, LAST, NEXT, RUNS, TICKS, TOGETHER, TRIAL
+from .trial_words import ALONE, INTERVAL, IS_ALONE, NEXT, REST, RUNS, SINCE, TICKS, TOGETHER, TRIAL
 from .vec import iload
 from .wake_ups import note_work
 
 #: The first run of a trial comes, which wakes threads or leaves them and does not count; or another one.
 _FIRST: Final = 1
 _FURTHER: Final = 2
-#: Microseconds from one trial to the next at least and at most; or so many runs, if they take longer.
+#: Microseconds from one trial to the next at least; at most, of runs alone and with others; or so many runs, if they take longer.
 _SOONEST_US: Final = 20_000
 _LATEST_US: Final = 640_000
+_LATEST_TOGETHER_US: Final = 160_000
 _SOONEST_RUNS: Final = 8
 _LATEST_RUNS: Final = 64
-#: A mean is one of so many runs and microseconds at least.
+#: A mean is one of so many runs and microseconds at least. Runs with others get a longer one: programs take their processors
+#: for some milliseconds at a time.
 _LEAST_RUNS: Final = 2
 _LEAST_US: Final = 2000
+_LONG_MEAN_US: Final = 20_000
 #: The same between trials of runs alone that nothing speaks for: what they took may have been a busy machine's time.
 _REST_US: Final = 10_000_000
 _REST_RUNS: Final = 1000
@@ -70,7 +73,7 @@ def note_run(queue: int, trials: int, regions: int, count: int, taken: int, now:
         return
     alone = runs_alone(trials)
     way = trials + (ALONE if alone else TOGETHER)
-    other = trials + (TOGETHER if alone else ALONE)
+    other = iload(trials + (TOGETHER if alone else ALONE))
     trial = iload(trials + TRIAL)
     if trial == _FIRST:
         atomic_store(trials + TRIAL, _FURTHER)
@@ -82,33 +85,45 @@ def note_run(queue: int, trials: int, regions: int, count: int, taken: int, now:
         ticks = iload(trials + TICKS) + taken
         atomic_store(trials + RUNS, runs)
         atomic_store(trials + TICKS, ticks)
-        is_hopeless = trial != 0 and runs == 1 and taken * 2 > iload(other) * _MUCH
-        if not is_hopeless and (runs < _LEAST_RUNS or ticks < _LEAST_US * rate):
+        is_hopeless = trial != 0 and runs == 1 and taken * 2 > other * _MUCH
+        least = (_LEAST_US if trial != 0 or alone else _LONG_MEAN_US) * rate
+        if not is_hopeless and (runs < _LEAST_RUNS or ticks < least):
             return
         mean = ticks // runs
         atomic_store(trials + RUNS, 0)
         atomic_store(trials + TICKS, 0)
     if trial == 0:
-        last = iload(trials + LAST)
-        atomic_store(trials + LAST, mean)
-        # What takes longer once was held up by something else.
-        atomic_store(way, mean if last == 0 else min(mean, last))
-        if last != 0 and _is_due(queue, trials, regions, count, now):
+        before = iload(way)
+        # What takes longer for a moment was held up by something else.
+        atomic_store(way, mean if before == 0 or mean < before else before + (mean - before) // 3)
+        if _is_due(queue, trials, regions, count, now):
             atomic_store(trials + TRIAL, _FIRST)
         return
     atomic_store(way, mean)
+    soonest = max(_SOONEST_US * rate, _SOONEST_RUNS * mean)
+    latest = _LATEST_RUNS * mean
     interval = iload(trials + INTERVAL)
-    if mean < iload(other):
-        atomic_store(trials + IS_ALONE, 1 if alone else 0)
-        _end(trials, max(interval // 4, _SOONEST_US * rate, _SOONEST_RUNS * mean), now)
+    if mean >= other:
+        # This way goes on to be the other one.
+        latest = max((_LATEST_US if alone else _LATEST_TOGETHER_US) * rate, latest)
+        _end(trials, min(interval * 2, latest), now)
+        return
+    atomic_store(trials + IS_ALONE, 1 if alone else 0)
+    if alone:
+        latest = max(_LATEST_TOGETHER_US * rate, latest)
+        rest = iload(trials + REST)
+        # Others that were of use for a short time only are tried less often.
+        is_again = now - iload(trials + SINCE) < 2 * latest
+        _end(trials, max(min(rest * 2, latest), soonest) if is_again else soonest, now)
     else:
-        _end(trials, min(interval * 2, max(_LATEST_US * rate, _LATEST_RUNS * mean)), now)
+        atomic_store(trials + REST, interval)
+        atomic_store(trials + SINCE, now)
+        _end(trials, soonest, now)
 
 
 def _end(trials: int, interval: int, now: int) -> None:
     """End a trial, and let the next one begin after an interval."""
     atomic_store(trials + TRIAL, 0)
-    atomic_store(trials + LAST, 0)
     atomic_store(trials + INTERVAL, interval)
     atomic_store(trials + NEXT, now + interval)
 

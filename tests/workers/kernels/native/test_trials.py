@@ -122,3 +122,45 @@ def test_a_time_alone_that_was_a_busy_moment_is_measured_again(step: NativeKerne
     runs.until(30 * SECOND)
     alone, together = runs.until(60 * SECOND)
     assert together < 0.05 * alone
+
+
+#: Microseconds that a scheduler gives a program at a time.
+SLICE = 3000
+
+
+def held_up(now: int, taken: int) -> int:
+    """Return the microseconds for which a thread has no processor in a run, beside a program that takes turns with it."""
+    phase = now % (2 * SLICE)
+    return 2 * SLICE - phase if phase < SLICE <= phase + taken else 0
+
+
+def test_a_program_that_takes_a_processor_for_a_moment_leaves_no_thread_aside(step: NativeKernel) -> None:
+    def world(now: int) -> tuple[int, int]:
+        if now % 300_000 >= 30_000:
+            return 120, 62
+        return 120, 122 if now % (2 * SLICE) >= SLICE else 62 + held_up(now, 62)
+
+    runs = Runs(step, world, lambda _: 124)
+    alone, together = runs.until(10 * SECOND)
+    assert alone < 0.01 * together
+
+
+@pytest.mark.parametrize("together", [25, 32, 39])
+def test_threads_beside_a_program_that_keeps_their_processor_cost_little(step: NativeKernel, together: int) -> None:
+    def world(now: int) -> tuple[int, int]:
+        return 40, 42 if now % (2 * SLICE) >= SLICE else together + held_up(now, together)
+
+    runs = Runs(step, world, lambda _: 2 * together)
+    count = sum(runs.until(5 * SECOND))
+    assert 1.1 * 40 * count > 5 * SECOND
+
+
+def test_bad_times_are_over_soon(step: NativeKernel) -> None:
+    good, bad = SECOND, 1_500_000
+    runs = Runs(step, lambda now: (400, 280 if now % (good + bad) < good else 600), lambda _: 400)
+    for begin in range(0, 5 * (good + bad), good + bad):
+        runs.until(begin + good // 5)
+        alone, together = runs.until(begin + good)
+        assert alone < 0.02 * together
+        alone, together = runs.until(begin + good + bad)
+        assert together < 0.2 * alone
