@@ -33,6 +33,11 @@ _NEAREST: Final = 16 << 10
 #: that stay in the caches until they are read.
 _OWN: Final = 128 << 10
 _SHARED: Final = 4 << 20
+#: Bytes of rows from which on a few tiles, of more than a pair of rows, read so many of them at once: lines of more that are one
+#: above the other are in too many pages, and compete for the caches before the next ones of the same rows are read.
+_FAR: Final = 4 << 20
+_PAIR: Final = 2
+_FAR_SLICE: Final = 384
 #: Rows of an item of work that packs columns, and panels of one that packs rows whose inputs are not adjacent.
 _SLAB: Final = 8
 _GROUP: Final = 8
@@ -219,11 +224,19 @@ def _slices(shape: Shape, right: MemoryDesc, tiles: int, blocking: _Blocking) ->
     most, fits = blocking.slice, is_packed or shape.rows * shape.depth * 4 <= blocking.strip
     if blocking.copies:
         fits = tiles < _WORTH_PACKING
+        if fits and shape.rows > _PAIR and _is_far(right):
+            most, fits = _FAR_SLICE, False
     if fits or shape.depth <= most:
         return [(0, shape.depth)]
     number = min(-(-shape.depth // most), blocking.slices)
     count = -(-shape.depth // (16 * number)) * 16
     return [(first, min(count, shape.depth - first)) for first in range(0, shape.depth, count)]
+
+
+def _is_far(right: MemoryDesc) -> bool:
+    """Return whether columns in rows of many bytes are read in place."""
+    row, column = right.outer_strides()[-2:]
+    return not right.layout.blocks and column == 1 and 4 * row * right.dims[-2] >= _FAR
 
 
 def _describe_row(shape: Shape, left: MemoryDesc, right: MemoryDesc, bias: bool, attr: PrimitiveAttr) -> Program | None:

@@ -95,6 +95,21 @@ def test_rows_beyond_the_cache_are_summed_in_slices(native: NativeRunner, depth:
             native.check(case, isa)
 
 
+@pytest.mark.parametrize("rows", [2, 4])
+def test_a_few_rows_by_a_far_matrix_are_summed_in_slices(native: NativeRunner, rows: int, isa: str) -> None:
+    depth, columns = 1030, 1030
+    op = Matmul(plain(1, rows, depth), plain(1, depth, columns), plain(1, 1, columns), plain(1, rows, columns))
+    args = {int(arg): integers(md.dims, int(arg)) for arg, md in op.memories().items() if arg != Arg.DST}
+    # Given a matrix of 4 MiB, then the same as a constant, which is packed
+    case = Case("far", op, args, PrimitiveAttr())
+    for given, slices in ((case, 1 if isa == "x86-64-v4" or rows == 2 else 3), (with_weights(case, "any"), 1)):
+        pd = primitive_desc(given.op, given.attr, target_of(isa))
+        program = pd.program()
+        launched = [program.kernels[run.kernel].generator for run in program.launches if isinstance(run, Launch)]
+        assert launched.count("gemm") == slices
+        native.check(dataclasses.replace(given, op=pd.op), isa)
+
+
 #: Limits of depth and columns -> which elements items of work pack of the right factor, and whether they share a packed copy.
 PLACES = {
     "where it is": ((2, 20), (49, 200), "", False),
