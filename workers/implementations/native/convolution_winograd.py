@@ -14,14 +14,16 @@ from ..program import LaunchArgument, Program
 from .convolution_integer import NativeIntegerConvolution
 from .convolution_tiles import even
 from .convolution_window import Window
-from .integer_epilogue import Epilogue, is_exact
-from .integer_reduce import Outputs, add_terms, scaled_place
+from .integer_epilogue import NONE, Epilogue, is_exact
+from .integer_reduce import Outputs, add_row_products, add_terms, scaled_place
 from .nest_builder import NestBuilder
 
 #: With fewer inputs or outputs, transforms take longer than the multiplications that they save.
 _LEAST: Final = 16
 #: With fewer positions, the transform of weights does.
 _LEAST_POSITIONS: Final = 29
+#: With fewer windows, the products of weights that half the multiplications need do.
+_HALVED: Final = 16
 #: Numbers are padded to whole registers of so many.
 _LANES: Final = 16
 
@@ -73,6 +75,10 @@ class NativeIntegerWinograd(NativeIntegerConvolution):
         sizes = (padded, len(strips), most, rows * columns, large_rows, large_columns, height, width)
         kernel = KernelSpec.of("winograd_input", stride=stride)
         build.launch(kernel, (copied, values, table, *_ints(*sizes)), images * len(strips) * most)
+        halves = rows * columns >= _HALVED
+        squares = NONE
+        if halves:
+            squares = add_row_products(build, values, images * FACTORS**2 * rows * columns, padded // 4, padded * 2)
         exact = is_exact(attr, op.bias, op.dst)
         weights: LaunchArgument = ("m", (int(Arg.WEIGHTS), 0))
         pairs = -(-inputs // 2)
@@ -80,12 +86,18 @@ class NativeIntegerWinograd(NativeIntegerConvolution):
         outputs = Outputs(images, 1, channels, op.dst, op.bias)
         terms = add_terms(build, "pairs", weights, 0, 9 * pairs, outputs, epilogue, exact, "s8")
         args: tuple[LaunchArgument, ...] = (
-            values, table, weights, ("m", (int(Arg.DST), 0)), epilogue.residual, *terms, *scaled_place(epilogue, exact),
+            values, squares, table, weights, ("m", (int(Arg.DST), 0)), epilogue.residual, *terms, *scaled_place(epilogue, exact),
             *_ints(len(strips), *sizes[3:6], *window.out, channels, pairs, padded * 2),
             ("f", epilogue.weight), ("f", epilogue.low), ("f", epilogue.high),
         )  # fmt: skip
         kernel = KernelSpec.of(
-            "integer_winograd", stride=stride, dtype=dtype, residual=other, exact=exact, part=channels % 16 != 0
+            "integer_winograd",
+            stride=stride,
+            halves=halves,
+            dtype=dtype,
+            residual=other,
+            exact=exact,
+            part=channels % 16 != 0,
         )
         build.launch(kernel, args, images * len(strips) * -(-channels // 16))
         return build.program()

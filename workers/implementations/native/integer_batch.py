@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Final
 
 from poolrt.cachestore.deferred_dataclass import replace
 
@@ -15,10 +16,21 @@ from .batch_products import batch_products
 from .convolution_tiles import strips, tiling
 from .integer_amx import EXTENSIONS_OF, copied_how
 from .integer_epilogue import NONE, Epilogue, is_exact, points_fit, refuse_attributes, refuse_types
-from .integer_reduce import GROUP, GROUP_BYTES, Outputs, add_terms, scaled_place
+from .integer_reduce import (
+    GROUP,
+    GROUP_BYTES,
+    Outputs,
+    add_row_products,
+    add_terms,
+    is_crossed_product,
+    row_copies,
+    scaled_place,
+)
 from .nest_builder import NestBuilder
 
 _BYTES = ("u8", "s8")
+#: Products of a pair of matrices at least that are worth passes over both for half the multiplications.
+_HALVED: Final = 1 << 16
 
 
 class NativeIntegerBatch:
@@ -67,16 +79,18 @@ class NativeIntegerBatch:
         epilogue, exact = Epilogue.of(attr, op.dst), is_exact(attr, op.bias, op.dst)
         build = NestBuilder(epilogue.tables)
         groups = -(-depth // GROUP[how])
+        halves = how == "pairs" and is_crossed_product(target.isa, rows, groups + groups % 2, columns, _HALVED)
+        groups += groups % 2 if halves else 0
         row, blocks, block_bytes = groups * GROUP_BYTES, -(-columns // 16), groups * 16 * GROUP_BYTES
         signed = op.src.dtype == "s8"
         source: LaunchArgument = ("m", (int(Arg.SRC), 0))
         if how == "pairs" or signed or depth % GROUP[how]:
             to = build.book(lefts * rows * row)
             padded = groups * GROUP[how]
-            numbers = (lefts * rows, 1, 0, 1, depth, 0, lefts * rows, 1, 1, 1, 0, 0, 1, depth, padded)
+            numbers, items = row_copies(lefts * rows, 1, depth, depth, padded)
             kernel = KernelSpec.of("integer_copy", how=copied_how(how, signed), signed=signed)
             args = (source, to, epilogue.point(Arg.SRC), *(("i", n) for n in numbers))
-            build.launch(kernel, args, lefts * rows)
+            build.launch(kernel, args, items)
             source = to
         result = Outputs(1, 1, columns, op.dst, op.bias)
         base, factors, moved = add_terms(build, how, NONE, 0, groups, result, epilogue, exact, "s8", True)
@@ -85,7 +99,7 @@ class NativeIntegerBatch:
         shift = 128 if how == "vnni" and signed else 0
         args = (
             ("m", (int(Arg.WEIGHTS), 0)), packed, base, terms, epilogue.point(Arg.SRC), epilogue.point(Arg.WEIGHTS),
-            ("t", build.table(offsets)), *(("i", n) for n in (depth, columns, step, across, shift)),
+            ("t", build.table(offsets)), *(("i", n) for n in (depth, columns, groups, step, across, shift)),
         )  # fmt: skip
         kind = op.weights.dtype
         build.launch(KernelSpec.of("integer_batch_weights", how=how, kind=kind), args, len(offsets) * blocks)
@@ -95,11 +109,25 @@ class NativeIntegerBatch:
             row_terms = build.book(lefts * rows * 4)
             args = (source, row_terms, epilogue.point(Arg.WEIGHTS), *(("i", n) for n in (row, groups, minus)))
             build.launch(KernelSpec.of("integer_row_sums", how=how), args, lefts * rows)
+        pairs = [number for pair in products for number in pair]
+        if halves and not points:
+            count = len(strips(rows // 6, rows * row, blocks * block_bytes, blocks, len(products))) - 1
+            args = (
+                source, add_row_products(build, source, lefts * rows, groups // 2, row), packed, ("m", (int(Arg.DST), 0)),
+                epilogue.residual, terms, factors, moved, *scaled_place(epilogue, exact), ("t", build.table(pairs)),
+                *(("i", n) for n in (count, blocks, columns, rows, groups // 2, row)),
+                ("f", epilogue.weight), ("f", epilogue.low), ("f", epilogue.high),
+            )  # fmt: skip
+            kernel = KernelSpec.of(
+                "integer_crossed_batch", dtype=op.dst.dtype, residual=epilogue.residual_dtype, exact=exact,
+                part=columns % 16 != 0,
+            )  # fmt: skip
+            build.launch(kernel, args, len(products) * count * blocks)
+            return build.program()
         tiles = tiling(target.isa, 1, rows, blocks)
         passes = -(-blocks // tiles.blocks)
         cut = strips(len(tiles.places), rows * row, blocks * block_bytes, passes, len(products))
         places = [value for number, _, first in tiles.places for value in (number, first)]
-        pairs = [number for pair in products for number in pair]
         tables = (("t", build.table(values)) for values in (pairs, [0, groups], places, list(cut)))
         args = (
             source, packed, ("m", (int(Arg.DST), 0)), epilogue.residual, terms, row_terms, factors, moved,

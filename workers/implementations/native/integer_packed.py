@@ -14,7 +14,7 @@ from ..program import LaunchArgument, Program
 from .integer_amx import EXTENSIONS_OF, copied_how, is_few_with_point, reduce_by_tiles
 from .integer_bytes import multiply_bytes, refuse_bytes
 from .integer_epilogue import Epilogue, is_exact, points_fit, refuse_attributes, refuse_types
-from .integer_reduce import GROUP, GROUP_BYTES, Outputs, Positions, reduce_integers
+from .integer_reduce import GROUP, GROUP_BYTES, Outputs, Positions, reduce_integers, row_copies
 from .integer_rows import fits_rows, multiply_rows
 from .nest_builder import NestBuilder
 
@@ -85,9 +85,9 @@ class _PackedProduct:
             not in_place and ((signed and self._how in _UNSIGNED) or padded != depth or step != 1)
         ):
             to = build.book(rows * line)
-            numbers = (rows, 1, 0, step, row, 0, rows, 1, 1, 1, 0, 0, 1, depth, padded)
+            numbers, items = row_copies(rows, step, row, depth, padded)
             kernel = KernelSpec.of("integer_copy", how=copied_how(self._how, signed), signed=signed)
-            build.launch(kernel, (source, to, epilogue.point(Arg.SRC), *(("i", n) for n in numbers)), rows)
+            build.launch(kernel, (source, to, epilogue.point(Arg.SRC), *(("i", n) for n in numbers)), items)
             source, row = to, line
         result = Outputs(1, 1, outputs, op.dst, op.bias)
         if in_place:

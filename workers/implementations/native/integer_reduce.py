@@ -7,6 +7,7 @@ from typing import Final
 from poolrt.cachestore.deferred_dataclass import dataclass, replace
 
 from ...desc import Arg, MemoryDesc, item_size
+from ...kernels.native.limits import CROSSED_GROUPS
 from ...kernels.spec import KernelSpec
 from ..program import LaunchArgument
 from .convolution_tiles import output_blocks, strips, tiling
@@ -20,6 +21,16 @@ GROUP_BYTES = 4
 #: Most tiles, and most positions of one, that add up weights themselves: less work than a pass over all weights, and registers.
 _FEW_TILES: Final = 4
 _FEW_POSITIONS: Final = 12
+
+
+#: Most rows that an item of work copies.
+_COPIED: Final = 16
+#: The only level on which half the multiplications were measured. With fewer rows or products, widening weights takes longer than
+#: it saves, with fewer outputs the products of each row's own numbers do.
+_CROSSED_LEVEL: Final = "x86-64-v3"
+_CROSSED_ROWS: Final = 24
+_CROSSED_OUTPUTS: Final = 16
+_CROSSED_PRODUCTS: Final = 1 << 18
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +85,9 @@ def reduce_integers(
     positions: Positions, outputs: Outputs, epilogue: Epilogue, exact: bool, kind: str = "s8",
 ) -> None:  # fmt: skip
     """Add the launches of a product; ``shift`` is what was added to src when it was copied, ``kind`` the type of weights."""
+    if how == "pairs" and is_crossed(isa, positions, outputs):
+        multiply_crossed(build, src, weights, positions, outputs, epilogue, exact, kind)
+        return
     channels, groups, blocks, straddles = outputs.channels, outputs.groups, outputs.blocks, outputs.straddles
     count = sum(number for _, number in positions.steps)
     weight_block = count * 16 * GROUP[how]
@@ -117,6 +131,72 @@ def reduce_integers(
         apart=outputs.apart,
     )  # fmt: skip
     build.launch(kernel, args, outputs.images * groups * (len(cut) - 1) * passes)
+
+
+def row_copies(rows: int, lane: int, row: int, depth: int, padded: int) -> tuple[tuple[int, ...], int]:
+    """Return the sizes that `integer_copy` takes for rows of ``depth`` numbers, and its items of work: several rows each.
+
+    ``lane`` and ``row`` are the distances from number to number and from row to row, in bytes.
+    """
+    columns = max(number for number in range(1, _COPIED + 1) if rows % number == 0)
+    lines = rows // columns
+    return (lines, columns, 0, lane, columns * row, row, lines, columns, 1, 1, 0, 0, 1, depth, padded), lines
+
+
+def is_crossed(isa: str, positions: Positions, outputs: Outputs) -> bool:
+    """Return whether a product in pairs is one of rows, of which there are enough to widen weights and to add up rows."""
+    rows, channels = outputs.images * positions.rows * positions.columns, outputs.channels
+    offset, pairs = positions.steps[0]
+    if len(positions.steps) > 1 or offset or outputs.groups > 1 or outputs.parts > 1:
+        return False
+    line = positions.columns * positions.column
+    if (positions.rows > 1 and positions.row != line) or (
+        outputs.images > 1 and positions.image != positions.rows * line
+    ):
+        return False
+    return is_crossed_product(isa, rows, pairs, channels, _CROSSED_PRODUCTS)
+
+
+def is_crossed_product(isa: str, rows: int, pairs: int, outputs: int, least: int) -> bool:
+    """Return whether half the multiplications are worth passes over both factors of a product in pairs: ``least`` are."""
+    if isa != _CROSSED_LEVEL or pairs % 2 or pairs > 2 * CROSSED_GROUPS:
+        return False
+    return rows >= _CROSSED_ROWS and outputs > _CROSSED_OUTPUTS and rows * 2 * pairs * outputs >= least
+
+
+def add_row_products(build: NestBuilder, src: LaunchArgument, rows: int, groups: int, row: int) -> LaunchArgument:
+    """Add the launch of `integer_crossed_rows` and return where its results are.
+
+    Rows have ``groups`` of four numbers and are ``row`` bytes apart.
+    """
+    found = build.book(rows * 4)
+    build.launch(KernelSpec.of("integer_crossed_rows"), (src, found, ("i", row), ("i", groups)), rows)
+    return found
+
+
+def multiply_crossed(
+    build: NestBuilder, src: LaunchArgument, weights: LaunchArgument, positions: Positions, outputs: Outputs,
+    epilogue: Epilogue, exact: bool, kind: str,
+) -> None:  # fmt: skip
+    """Add the launches of a product of rows in pairs by half the multiplications."""
+    rows, channels = outputs.images * positions.rows * positions.columns, outputs.channels
+    pairs, blocks = positions.steps[0][1], outputs.blocks
+    squares = add_row_products(build, src, rows, pairs // 2, positions.column)
+    terms = add_terms(build, "pairs", weights, 0, pairs, outputs, epilogue, exact, kind)
+    cut = len(strips(rows // 6, rows * positions.column, blocks * pairs * 32, blocks, 1)) - 1
+    size, other = item_size(outputs.dst.dtype), epilogue.residual_dtype
+    other_size = item_size(other) if other else 0
+    numbers = (
+        rows, blocks, cut, channels, pairs // 2, positions.column, channels * size, channels * other_size,
+    )  # fmt: skip
+    args: tuple[LaunchArgument, ...] = (
+        src, squares, weights, ("m", (int(Arg.DST), 0)), epilogue.residual, *terms, *scaled_place(epilogue, exact),
+        *(("i", n) for n in numbers), ("f", epilogue.weight), ("f", epilogue.low), ("f", epilogue.high),
+    )  # fmt: skip
+    kernel = KernelSpec.of(
+        "integer_crossed", dtype=outputs.dst.dtype, residual=other, exact=exact, part=channels % 16 != 0, kind=kind
+    )
+    build.launch(kernel, args, blocks * cut)
 
 
 def add_terms(

@@ -26,8 +26,9 @@ def make(isa: str, how: str, kind: str) -> tuple[Callable[..., None], Any]:
 
     Arguments, distances in bytes: addresses of the matrices, of the packed ones, of what all sums begin with (s32, one a
     column), of what those of each matrix begin with (to write), and of zero points (s32; 0: none) of the left and the right
-    side; the table of the matrices' offsets; K and columns; the distances from number to number along K and from column to
-    column; and what was added to the left side when it was packed. One item of work is a block of 16 columns of a matrix.
+    side; the table of the matrices' offsets; K, columns, and groups of a column, filled up with zeros; the distances from number
+    to number along K and from column to column; and what was added to the left side when it was packed. One item of work is a
+    block of 16 columns of a matrix.
     """
     size = GROUP[how]
     flips, widens = how == "vnni" and kind == "u8", how == "pairs"
@@ -36,11 +37,14 @@ def make(isa: str, how: str, kind: str) -> tuple[Callable[..., None], Any]:
     move_group, move1, put1 = make_move(size, how, kind), make_move(1, how, kind), make_zero(wide)
     total = make_total(how, register_bits(isa), "s16" if widens else kind)
 
-    def pack_block(source: int, to: int, lanes: int, K: int, step: int, across: int, less: int) -> None:
-        for first in range(0, K, size):
+    def pack_block(
+        source: int, to: int, lanes: int, K: int, groups: int, step: int, across: int, less: int
+    ) -> None:  # fmt: skip
+        for group in range(groups):
+            first = group * size
             if across == 1 and lanes == 16 and first + size <= K:
                 interleave(to, source + first * step, step, 16, size, less)
-            elif across == 1:
+            elif across == 1 and first < K:
                 interleave_part(to, source + first * step, step, lanes, K - first, less)
             elif step == 1 and first + size <= K:
                 for lane in range(lanes):
@@ -59,9 +63,8 @@ def make(isa: str, how: str, kind: str) -> tuple[Callable[..., None], Any]:
 
     def pack(
         begin: int, end: int, weights: int, packed: int, base: int, terms: int, src_point: int, weight_point: int,
-        offsets: int, K: int, columns: int, step: int, across: int, shift: int,
+        offsets: int, K: int, columns: int, groups: int, step: int, across: int, shift: int,
     ) -> None:  # fmt: skip
-        groups = (K + size - 1) // size
         blocks = (columns + 15) // 16
         point = left_point(src_point, shift, widens)
         other, less = left_point(weight_point, -128 if flips else 0, widens), 0
@@ -71,8 +74,8 @@ def make(isa: str, how: str, kind: str) -> tuple[Callable[..., None], Any]:
             block = item % blocks
             source = weights + iload(offsets + item // blocks * 8) + block * 16 * across
             to, at = packed + item * groups * 16 * size * wide, terms + item * 64
-            pack_block(source, to, min(16, columns - block * 16), K, step, across, less)
+            pack_block(source, to, min(16, columns - block * 16), K, groups, step, across, less)
             total(groups if point != 0 else 0, to, at)
             finish(at, base + block * 64, -point, K * point * other)
 
-    return pack, types.void(*[types.int64] * 14)
+    return pack, types.void(*[types.int64] * 15)

@@ -1,4 +1,4 @@
-"""Find the blocks of weights whose sums of two products 16 bits hold, and arrange the others in pairs.
+"""Find the blocks of weights whose sums of two products 16 bits hold.
 
 ``vpmaddubsw`` adds two products of bytes, unsigned by signed, in 16 bits. No sum is beyond these if of each two neighbouring
 weights the positive ones sum to at most 128 and the negative ones to at least -128: 255 * 128 is 32640.
@@ -19,44 +19,21 @@ from .vec import I8, I16, I32, I64, WIDTH, Builder, Value, call, pointer
 #: The largest sum of two weights of one sign.
 _MOST: Final = 128
 _BYTES: Final = ir.VectorType(I8, WIDTH)
-_WORDS: Final = ir.VectorType(I16, WIDTH // 2)
 _HALF: Final = ir.VectorType(I16, 16)
 
 
 def make(isa: str) -> tuple[Callable[..., None], Any]:
     """Return the kernel.
 
-    Arguments: addresses of weights, of a number (s32) for each block to write (1: 16 bits hold the sums, 0: they do not), and of
-    the latter in pairs; groups of a block, of 4 numbers of 16 outputs. One item of work is a block.
+    Arguments: addresses of weights, and of a number (s32) for each block to write (1: 16 bits hold the sums, 0: they do not);
+    groups of a block, of 4 numbers of 16 outputs. One item of work is a block.
     """
 
-    def find(begin: int, end: int, weights: int, fits: int, pairs: int, groups: int) -> None:
+    def find(begin: int, end: int, weights: int, fits: int, groups: int) -> None:
         for item in range(begin, end):
-            at, to = weights + item * groups * 64, pairs + item * groups * 64
-            held = _hold(groups, at)
-            store_s32(fits + item * 4, held)
-            if held == 0:
-                for group in range(groups):
-                    _pair(at + group * 64, to + group * 64)
+            store_s32(fits + item * 4, _hold(groups, weights + item * groups * 64))
 
-    return find, types.void(*[types.int64] * 6)
-
-
-@intrinsic
-def _pair(_: Any, at: Any, to: Any) -> Any:
-    """Write the first two of each four numbers, then the others."""
-
-    def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
-        value = b.load(pointer(b, a[0], _WORDS), align=1)
-        order = [2 * lane + half for half in range(2) for lane in range(16)]
-        b.store(
-            b.shuffle_vector(value, value, ir.Constant(ir.VectorType(I32, 32), order)),
-            pointer(b, a[1], _WORDS),
-            align=1,
-        )
-        return context.get_dummy_value()
-
-    return types.void(types.int64, types.int64), emit
+    return find, types.void(*[types.int64] * 5)
 
 
 @intrinsic

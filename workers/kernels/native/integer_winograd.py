@@ -1,7 +1,7 @@
 """3 x 3 convolution of 8-bit integers by Winograd's products in 16 bits: 25 multiplications for 3 x 3 outputs instead of 81.
 
-Everything is a whole number, see `winograd_scheme`: sums are a multiple of those of the convolution, exactly. Factors of weights
-are computed here, for 16 outputs at once, and read by all windows of a strip.
+`integer_crossed` halves their number again. All are whole numbers, see `winograd_scheme`: sums are a multiple of those of the
+convolution, exactly. Factors of weights are computed here, for 16 outputs at once, and read by all windows of a strip.
 """
 
 from __future__ import annotations
@@ -14,32 +14,43 @@ import llvmlite.ir as ir
 from .compiler import types
 from .compiler.language import intrinsic
 from .integer_bounds import make_bounds
+from .integer_crossed import HEIGHT, emit_crossed
+from .integer_crossed_weights import make_subtract
 from .integer_dot import multiply_groups, register_bits
 from .integer_tile import SIZES, IntegerTile, TileArguments, emit_stores
+from .integers import clear16
 from .limits import WINOGRAD_PAIRS, WINOGRAD_WINDOWS
 from .stack_room import stack_room
 from .vec import I8, I16, I32, I64, LANES, VI, WIDTH, Builder, Value, call, iload, pointer, splat
 from .winograd_input import combined
 from .winograd_scheme import FACTORS, SCHEMES, Scheme, Windows
 
-#: Windows of a tile at most: their sums, a vector of factors and a broadcast pair fill 16 registers of 256 bits.
+#: Windows of a tile at most that multiplies each pair: their sums, a vector of factors and a broadcast pair fill 16 registers.
 _MOST: Final = 6
-#: Bytes of the next windows that are asked for with each pair of inputs: tiles have up to 24.
+#: Bytes of the next windows that are asked for with each pair of inputs, or each group of four: what tiles have at most, or more.
 _ASKED: Final = 32
 
 
-def make(isa: str, stride: int, dtype: str, residual: str, exact: bool, part: bool) -> tuple[Callable[..., None], Any]:
-    """Return the kernel for the scheme of a stride; the other parameters are those of `integer_conv`.
+def make(
+    isa: str, stride: int, halves: bool, dtype: str, residual: str, exact: bool, part: bool
+) -> tuple[Callable[..., None], Any]:  # fmt: skip
+    """Return the kernel for the scheme of a stride; with ``halves``, it multiplies half as often.
 
-    Arguments, sizes in bytes unless said otherwise: addresses of the factors that `winograd_input` makes, of its table of strips,
-    of weights (blocks, 9, pairs of inputs, 16 outputs, 2), dst, residual, terms (s32), factors and offsets (f32, one an output,
-    filled up to whole blocks), and of scale (f32) and zero point (s32) of dst (0: none); strips and windows of an image; large
-    windows in a column and in a row of the image; height and width of dst; outputs, pairs of inputs; the size of a window's
-    factors; and as floats the residual's factor and the bounds of the result before scale and zero point of dst.
+    The other parameters are those of `integer_conv`.
+
+    Arguments, sizes in bytes unless said otherwise: addresses of the factors that `winograd_input` makes, of what
+    `integer_crossed_rows` writes of them if it ``halves``, of the table of strips, of weights (blocks, 9, pairs of inputs, 16
+    outputs, 2), dst, residual, terms (s32), factors and offsets (f32, one an output, filled up to whole blocks), and of scale
+    (f32) and zero point (s32) of dst (0: none); strips and windows of an image; large windows in a column and in a row of the
+    image; height and width of dst; outputs, pairs of inputs; the size of a window's factors; and as floats the residual's factor
+    and the bounds of the result before scale and zero point of dst.
     One item of work is a strip of windows of one image for 16 outputs.
     """
     bits, scheme = register_bits(isa), SCHEMES[stride]
-    six, five, four, three, two, one = (_make_products(bits, count) for count in range(_MOST, 0, -1))
+    make_products = _make_halves if halves else _make_products
+    most = HEIGHT if halves else _MOST
+    six, five, four, three, two, one = (make_products(bits, min(count, most)) for count in range(_MOST, 0, -1))
+    begin_sums = make_subtract(bits, terms=False)
     different, lacking = len(scheme.taps), scheme.lacking
     spread0, spread1, spread2, spread3, spread4 = (
         _make_spread(scheme.taps, min(row, different - 1)) for row in range(FACTORS)
@@ -51,59 +62,66 @@ def make(isa: str, stride: int, dtype: str, residual: str, exact: bool, part: bo
         for columns in (scheme.large, scheme.small)
     )
     large, small = len(scheme.large.results), len(scheme.small.results)
-    weight_room, sum_room = (
-        stack_room(FACTORS * WINOGRAD_PAIRS * WIDTH),
-        stack_room(FACTORS**2 * WINOGRAD_WINDOWS * WIDTH),
+    weight_room, start_room, sum_room = (
+        stack_room(count * WIDTH) for count in (FACTORS * WINOGRAD_PAIRS, 1, FACTORS**2 * WINOGRAD_WINDOWS)
     )
     size, other_size = SIZES[dtype], SIZES.get(residual, 0)
     bounds = make_bounds(dtype)
 
-    def spread(row: int, at: int, to: int, pairs: int) -> None:
-        """Compute the factors of weights of a row: a plane of pairs for each different one."""
+    def spread(row: int, at: int, to: int, pairs: int, groups: int) -> None:
+        """Compute the factors of weights of a row: a plane of whole groups for each different one."""
         for pair in range(pairs):
             source, target = at + pair * 32, to + pair * 64
             if row == 0:
-                spread0(source, pairs * 32, target, pairs * 64)
+                spread0(source, pairs * 32, target, groups * 128)
             elif row == 1:
-                spread1(source, pairs * 32, target, pairs * 64)
+                spread1(source, pairs * 32, target, groups * 128)
             elif row == 2:
-                spread2(source, pairs * 32, target, pairs * 64)
+                spread2(source, pairs * 32, target, groups * 128)
             elif row == 3:
-                spread3(source, pairs * 32, target, pairs * 64)
+                spread3(source, pairs * 32, target, groups * 128)
             else:
-                spread4(source, pairs * 32, target, pairs * 64)
+                spread4(source, pairs * 32, target, groups * 128)
+        if pairs % 2 != 0:
+            for factor in range(different):
+                for at_lane in range(0, 64, 16):
+                    clear16(to + factor * groups * 128 + pairs * 64 + at_lane)
 
-    def multiply(count: int, source: int, step: int, weights: int, to: int, pairs: int) -> None:
+    def multiply(
+        count: int, source: int, step: int, squares: int, weights: int, starts: int, to: int, groups: int
+    ) -> None:  # fmt: skip
         """Sum the products of ``count`` windows."""
         if count == 0:
             return
-        tiles = (count + 5) // 6
+        tiles = (count + most - 1) // most
         base, extra = count // tiles, count % tiles
         for number in range(tiles):
             windows = base + (number < extra)
-            if windows == 6:
-                six(pairs, source, step, weights, to)
-            elif windows == 5:
-                five(pairs, source, step, weights, to)
+            if most > 4 and windows == 6:
+                six(groups, source, step, squares, weights, starts, to)
+            elif most > 4 and windows == 5:
+                five(groups, source, step, squares, weights, starts, to)
             elif windows == 4:
-                four(pairs, source, step, weights, to)
+                four(groups, source, step, squares, weights, starts, to)
             elif windows == 3:
-                three(pairs, source, step, weights, to)
+                three(groups, source, step, squares, weights, starts, to)
             elif windows == 2:
-                two(pairs, source, step, weights, to)
+                two(groups, source, step, squares, weights, starts, to)
             else:
-                one(pairs, source, step, weights, to)
+                one(groups, source, step, squares, weights, starts, to)
             source += windows * step
+            squares += windows * 4
             to += windows * 64
 
     def winograd(
-        begin: int, end: int, values: int, table: int, weights: int, dst: int, other: int, terms: int, factors: int,
-        offsets: int, scale: int, zero_point: int, strips: int, windows: int, large_rows: int, large_columns: int,
+        begin: int, end: int, values: int, squares: int, table: int, weights: int, dst: int, other: int, terms: int,
+        factors: int, offsets: int, scale: int, zero_point: int, strips: int, windows: int, large_rows: int, large_columns: int,
         height: int, width: int, channels: int, pairs: int, step: int, weight: float, low: float, high: float,
     ) -> None:  # fmt: skip
         factor32, low32, high32, plus = bounds(scale, zero_point, weight, low, high)
         blocks = (channels + 15) // 16
-        spread_weights, sums = weight_room(), sum_room()
+        groups = (pairs + 1) // 2
+        spread_weights, starts, sums = weight_room(), start_room(), sum_room()
         for item in range(begin, end):
             block = item % blocks
             strip = item // blocks % strips
@@ -112,16 +130,18 @@ def make(isa: str, stride: int, dtype: str, residual: str, exact: bool, part: bo
             first_row, rows, tall_rows = iload(entry), iload(entry + 8), iload(entry + 16)
             first_column, columns, wide_columns = iload(entry + 24), iload(entry + 32), iload(entry + 40)
             count = rows * columns
-            source = values + (image * windows + iload(entry + 48)) * 25 * step
+            first = (image * windows + iload(entry + 48)) * 25
             for i in range(5):
                 if i < different:
-                    spread(i, weights + block * pairs * 288, spread_weights, pairs)
+                    spread(i, weights + block * pairs * 288, spread_weights, pairs, groups)
                 seen_rows = tall_rows if lacking >> i & 1 else rows
                 for j in range(5):
                     seen = seen_rows * (wide_columns if lacking >> j & 1 else columns)
-                    number = 5 * i + j
-                    multiply(seen, source + number * count * step, step,
-                             spread_weights + min(j, different - 1) * pairs * 64, sums + number * count * 64, pairs)  # fmt: skip
+                    place, factors_at = (5 * i + j) * count, spread_weights + min(j, different - 1) * groups * 128
+                    if halves and j < different:
+                        begin_sums(groups, factors_at, 0, starts)
+                    multiply(seen, values + (first + place) * step, step, squares + (first + place) * 4,
+                             factors_at, starts, sums + place * 64, groups)  # fmt: skip
             own = block * 64
             for row in range(rows):
                 place = first_row + row
@@ -153,7 +173,7 @@ def make(isa: str, stride: int, dtype: str, residual: str, exact: bool, part: bo
                                 other + place * other_size, channels * other_size, width * channels * other_size,
                                 factor32, low32, high32, plus)  # fmt: skip
 
-    return winograd, types.void(*[types.int64] * 21, *[types.float64] * 3)
+    return winograd, types.void(*[types.int64] * 22, *[types.float64] * 3)
 
 
 def _make_spread(taps: tuple[tuple[int, int, int], ...], row: int) -> Any:
@@ -186,15 +206,13 @@ def _make_spread(taps: tuple[tuple[int, int, int], ...], row: int) -> Any:
 
 
 def _make_products(bits: int, windows: int) -> Any:
-    """Return the intrinsic that sums products of windows by 16 outputs.
-
-    Arguments: pairs of inputs; address of the windows' factors, their distance; addresses of weights and of the sums.
-    """
+    """Return the intrinsic that sums products of windows by 16 outputs; its arguments are those of `_make_halves`."""
 
     @intrinsic
-    def products(_: Any, pairs: Any, src: Any, step: Any, weights: Any, to: Any) -> Any:
+    def products(_: Any, groups: Any, src: Any, step: Any, squares: Any, weights: Any, start: Any, to: Any) -> Any:
         def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
-            pairs, src, step, weights, to = a
+            groups, src, step, _, weights, _, to = a
+            pairs = b.shl(groups, I64(1))
             before = b.block
             loop, done = b.append_basic_block("pair"), b.append_basic_block("done")
             b.branch(loop)
@@ -224,7 +242,34 @@ def _make_products(bits: int, windows: int) -> Any:
                 b.store(value, pointer(b, b.add(to, I64(WIDTH * window)), VI), align=64)
             return context.get_dummy_value()
 
-        return types.void(*[types.int64] * 5), emit
+        return types.void(*[types.int64] * 7), emit
+
+    return products
+
+
+def _make_halves(bits: int, windows: int) -> Any:
+    """Return the intrinsic that sums products of windows by 16 outputs with half the multiplications.
+
+    Arguments: groups of four inputs; addresses of the windows' factors, their distance; of the products of these, of weights, of
+    what sums begin with, and of the sums.
+    """
+
+    @intrinsic
+    def products(_: Any, groups: Any, src: Any, step: Any, squares: Any, weights: Any, start: Any, to: Any) -> Any:
+        def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
+            groups, src, step, squares, weights, start, to = a
+            begin = b.load(pointer(b, start, VI), align=64)
+            starts = [
+                b.add(begin, splat(b, b.load(pointer(b, b.add(squares, I64(4 * window)), I32), align=4)))
+                for window in range(windows)
+            ]
+            ahead = b.add(src, b.mul(step, I64(windows)))
+            sums = emit_crossed(b, bits, starts, groups, src, step, weights, (ahead, _ASKED))
+            for window, value in enumerate(sums):
+                b.store(value, pointer(b, b.add(to, I64(WIDTH * window)), VI), align=64)
+            return context.get_dummy_value()
+
+        return types.void(*[types.int64] * 7), emit
 
     return products
 

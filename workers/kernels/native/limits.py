@@ -18,6 +18,8 @@ QUAD_CHANNELS: Final = 64
 QUAD_BYTES: Final = QUAD_ROWS * QUAD_CHANNELS
 QUADS_ROOM: Final = 16 << 10
 QUADS_OF_WEIGHTS_ROOM: Final = 10 << 10
+#: Groups of four inputs whose weights in 16 bits a product has room for on the stack.
+CROSSED_GROUPS: Final = 2048
 #: Strides along the width that vectors are interleaved for.
 INTERLEAVED: Final = (1, 2, 4, 8)
 

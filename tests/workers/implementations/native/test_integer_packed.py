@@ -23,6 +23,7 @@ from poolrt.workers.desc import (
     zero_points_of,
 )
 from poolrt.workers.implementations.primitive_desc import primitive_desc
+from poolrt.workers.implementations.program import Launch
 from tests.workers.levels import target_of
 from tests.workers.native_runner import NativeRunner
 
@@ -116,6 +117,34 @@ def test_sums_are_exact(native: NativeRunner, shape: tuple[int, int, int], instr
             # Then it is what 64-bit arithmetic gives
             assert pd.impl_name().startswith("native:packed")
             np.testing.assert_array_equal(got.reshape(want.shape), want)
+
+
+@pytest.mark.parametrize("instructions", [INSTRUCTIONS[1], INSTRUCTIONS[3]])
+def test_rows_are_copied_several_at_once(native: NativeRunner, instructions: str) -> None:
+    rng = np.random.default_rng(random.SystemRandom().randrange(1 << 32))
+    # Given rows whose numbers are adjacent or apart, of whole groups or not, and a prime number of rows
+    for rows, depth, tag, items in (
+        (32, 3, "ba", 2),
+        (48, 4, "ba", 3),
+        (48, 5, "", 3),
+        (36, 8, "", 3),
+        (31, 6, "", 31),
+    ):
+        left, right = drawn(rng, "s8", rows, depth), drawn(rng, "s8", depth, 20)
+        op = Matmul(
+            MemoryDesc(left.shape, "s8", tag), MemoryDesc(right.shape, "s8", "any"), None, MemoryDesc((rows, 20), "s32")
+        )
+        pd = primitive_desc(op, PrimitiveAttr(), target_of(instructions))
+        program = pd.program()
+        copies = [
+            run.work
+            for run in program.launches
+            if isinstance(run, Launch) and program.kernels[run.kernel].generator == "integer_copy"
+        ]
+        # When they are multiplied, then it is what whole numbers give
+        assert copies == [items]
+        got = native.results(pd, {Arg.SRC: left, Arg.WEIGHTS: right})[Arg.DST]
+        np.testing.assert_array_equal(got, left @ right)
 
 
 @pytest.mark.parametrize("instructions", [INSTRUCTIONS[1], *INSTRUCTIONS[3:]])

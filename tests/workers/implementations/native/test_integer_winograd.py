@@ -33,6 +33,12 @@ TARGET = target_of("x86-64-v3")
         pytest.param(replace(PLAIN, inputs=19, outputs=37, pad=(0, 2), size=(9, 11)), id="odd sizes"),
         pytest.param(replace(PLAIN, inputs=512, outputs=16, pad=(1, 1), size=(5, 7)), id="most inputs"),
         pytest.param(replace(PLAIN, inputs=16, outputs=16, pad=(1, 1), size=(27, 31)), id="several strips"),
+        pytest.param(
+            replace(PLAIN, inputs=18, outputs=37, pad=(1, 0), size=(13, 14)), id="half a group of four inputs"
+        ),
+        pytest.param(
+            replace(PLAIN, inputs=512, outputs=16, pad=(1, 1), size=(11, 12)), id="most inputs of many windows"
+        ),
         pytest.param(replace(PLAIN, inputs=16, outputs=16, pad=(1, 1), size=(4, 200)), id="rows of several strips"),
         pytest.param(replace(PLAIN, inputs=19, outputs=37, strides=(2, 2), pad=(0, 2), size=(12, 19)), id="stride 2"),
         pytest.param(
@@ -84,8 +90,9 @@ def test_sixteen_bits_hold_all_factors(scheme: Scheme) -> None:
 
     # Numbers less their zero point, of which the copy bounds the latter
     largest = max(255 - LEAST_POINT, MOST_POINT + 128)
-    assert all(most(windows.factors) ** 2 * largest < 1 << 15 for windows in (scheme.large, scheme.small))
-    assert most(scheme.taps) ** 2 * 128 < 1 << 15
+    factors = (most(windows.factors) ** 2 * largest for windows in (scheme.large, scheme.small))
+    # A factor of sources is added to one of weights.
+    assert max(factors) + most(scheme.taps) ** 2 * 128 < 1 << 15
     # Sums that are shifted are as they are: a multiple of those of 512 inputs fits.
     assert 9 * 512 * largest * 128 << scheme.shift < 1 << 31 or not scheme.shift
 
@@ -118,10 +125,13 @@ def test_other_registers_have_other_implementations() -> None:
 
 
 @pytest.mark.skipif(shutil.which("objdump") is None, reason="needs objdump")
-def test_no_vector_lives_on_the_stack_inside_of_a_loop(tmp_path: Path) -> None:
-    pd = primitive_desc(described(PLAIN, np.zeros((1, 32, 8, 8)), "u8", None, "u8"), PrimitiveAttr(), TARGET)
+@pytest.mark.parametrize(("size", "multiplications"), [(8, 12), (12, 8)])
+def test_no_vector_lives_on_the_stack_inside_of_a_loop(size: int, multiplications: int, tmp_path: Path) -> None:
+    # Given few windows, of which six are multiplied pair by pair, or at least 16, of which four are by half the multiplications
+    shape = replace(PLAIN, size=(size, size))
+    pd = primitive_desc(described(shape, np.zeros((1, 32, size, size)), "u8", None, "u8"), PrimitiveAttr(), TARGET)
     spec = next(kernel for kernel in pd.program().kernels if kernel.generator == "integer_winograd")
     found = loops_with_multiplications(compile_kernel(spec, pd.target.instructions), tmp_path)
-    assert 12 in {sum("vpmaddwd" in line for line in body) for body in found}
+    assert multiplications == max(sum("vpmaddwd" in line for line in body) for body in found)
     for body in found:
         assert not [line for line in body if re.search("[xyz]mm", line) and "(%rsp" in line], body
