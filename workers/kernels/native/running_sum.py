@@ -13,7 +13,7 @@ from poolrt.cachestore.deferred_dataclass import dataclass
 
 from .compiler import types
 from .compiler.language import intrinsic
-from .vec import F32, F64, I32, I64, Builder, Value, VectorType, pointer
+from .vec import F32, F64, I32, I64, Builder, Value, VectorType, isa_of, pointer
 
 #: Elements of a vector along an axis.
 LANES: Final = 8
@@ -120,7 +120,7 @@ def make_scan(kind: str, exclusive: bool, backward: bool) -> tuple[Any, Any, Any
     @intrinsic
     def scan(_: Any, before: Any, source: types.Integer, target: types.Integer) -> Any:
         def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
-            none = ir.Constant(wide, None)
+            none = _zeros(b, wide)
             part = _widened(b, b.load(pointer(b, a[1], stored), align=1), kind, wide)
             if backward:
                 part = _lanes(b, part, none, range(LANES - 1, -1, -1))
@@ -170,7 +170,18 @@ def _sum(b: Builder, x: Value, y: Value) -> Value:
 
 def _moved(b: Builder, value: Value, none: Value, distance: int) -> Value:
     """Return lanes moved to higher numbers, zeros below them."""
-    return _lanes(b, value, none, [lane - distance if lane >= distance else LANES for lane in range(LANES)])
+    return _lanes(b, value, none, [(lane - distance) % (2 * LANES) for lane in range(LANES)])
+
+
+def _zeros(b: Builder, wide: ir.Type) -> Value:
+    """Return lanes of zeros; for AVX-512, LLVM does not know that they are: it would move lanes above zeros by expansions.
+
+    These take several times as long as shuffles.
+    """
+    zeros = ir.Constant(wide, None)
+    if isa_of(b) != "x86-64-v4":
+        return zeros
+    return b.asm(ir.FunctionType(wide, [wide]), "", "=v,0", [zeros], False)
 
 
 def _lanes(b: Builder, value: Value, other: Value, numbers: Any) -> Value:

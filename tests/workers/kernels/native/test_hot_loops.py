@@ -12,8 +12,9 @@ from poolrt.workers.desc import Attention, Convolution, Matmul, MatmulNbits, Mem
 from poolrt.workers.engines.target import Target
 from poolrt.workers.implementations.primitive_desc import primitive_desc
 from poolrt.workers.kernels.native.compiler.codegen import compile_kernel
+from poolrt.workers.kernels.spec import KernelSpec
 
-from .test_conv import loops_with_multiplications
+from .test_conv import loops, loops_with_multiplications
 
 V4 = "x86-64-v4"
 
@@ -94,6 +95,16 @@ def test_no_vector_lives_on_the_stack_inside_of_a_loop(op: OpDesc, extension: st
             spilled = [line for line in body if re.search("[xyz]mm", line) and "(%rsp" in line]
             assert not spilled, (spec, len(body), spilled)
     assert found
+
+
+@pytest.mark.skipif(shutil.which("objdump") is None, reason="needs objdump")
+@pytest.mark.parametrize("kind", ["f32", "s32"])
+def test_running_sums_of_avx512_move_lanes_by_shuffles(kind: str, tmp_path: Path) -> None:
+    spec = KernelSpec.of("cumulative_sum", kind=kind, exclusive=False, form="forward")
+    (body,) = loops(compile_kernel(spec, V4), tmp_path, r"\svp?add.*zmm")
+    # Three distances, and what the next vector begins with: expansions take several times as long.
+    assert not [line for line in body if "expand" in line]
+    assert sum(bool(re.search(r"\sv(?:perm|shuf|align|pshuf|p?unpck)", line)) for line in body) == 4
 
 
 @pytest.mark.skipif(shutil.which("objdump") is None, reason="needs objdump")
