@@ -119,7 +119,7 @@ def test_tasks_of_a_pool_are_interrupted_too(cache: PrimitiveProvider) -> None:
         runs.check()
 
 
-def test_a_session_is_run_between_any_two_lines_of_a_run() -> None:
+def test_a_session_is_run_between_any_two_lines_of_a_run(cache: PrimitiveProvider) -> None:
     nodes = [helper.make_node("ReduceSum", ["x", "axes"], ["s"]), helper.make_node("Add", ["s", "s"], ["y"])]
     ports = [helper.make_tensor_value_info(name, 1, ["n", 40]) for name in "xy"]
     axes = helper.make_tensor("axes", 7, [1], [0])
@@ -128,7 +128,7 @@ def test_a_session_is_run_between_any_two_lines_of_a_run() -> None:
     )
     options = ort.SessionOptions()
     options.intra_op_num_threads = 1
-    session = ort.InferenceSession(model, options)
+    session = ort.InferenceSession(model, options, cache=cache)
     runs = Runs(lambda x: session.run(None, {"x": x})[0])
 
     def run_both() -> None:

@@ -15,6 +15,7 @@ from onnx import TensorProto, helper
 import poolrt
 from poolrt import UnsupportedNode, load_onnx
 from poolrt.onnx import InferenceSession, InvalidArgument, InvalidGraph, OrtValue
+from poolrt.workers.primitives.provider import PrimitiveProvider
 from tests.poolrt.graph.onnx.learned import table
 
 Labels = Sequence[int] | Sequence[str]
@@ -51,9 +52,10 @@ def classifier(labels: Labels, columns: int | None = None) -> bytes:
 
 
 @pytest.mark.parametrize("labels", [(0, 1), (5, -2, 9), TEXTS[:2], TEXTS], ids=str)
-def test_chances_by_label_are_those_of_onnx_runtime(labels: Labels) -> None:
+def test_chances_by_label_are_those_of_onnx_runtime(labels: Labels, cache: PrimitiveProvider) -> None:
     text = classifier(labels)
-    session, theirs = InferenceSession(text), onnxruntime.InferenceSession(text, providers=["CPUExecutionProvider"])
+    session = InferenceSession(text, cache=cache)
+    theirs = onnxruntime.InferenceSession(text, providers=["CPUExecutionProvider"])
     described = [[(each.name, each.type) for each in made.get_outputs()] for made in (session, theirs)]
     assert described[0] == described[1]
     # Runs of the same sizes are repeated as they were.
@@ -70,15 +72,15 @@ def test_chances_by_label_are_those_of_onnx_runtime(labels: Labels) -> None:
         assert maps == [dict(zip(labels, row, strict=True)) for row in chances.tolist()]
 
 
-def test_a_run_on_a_thread_of_its_own_returns_maps() -> None:
-    session, results = InferenceSession(classifier((4, 2, 3))), queue.Queue[Any]()
+def test_a_run_on_a_thread_of_its_own_returns_maps(cache: PrimitiveProvider) -> None:
+    session, results = InferenceSession(classifier((4, 2, 3)), cache=cache), queue.Queue[Any]()
     feed = {"x": table(np.random.default_rng(1), 3)}
     session.run_async(["maps"], feed, lambda found, data, error: results.put((found, error)), None)
     assert results.get(timeout=60) == (session.run(["maps"], feed), "")
 
 
-def test_maps_are_no_values_in_memory() -> None:
-    session, feed = InferenceSession(classifier((4, 2))), {"x": np.zeros((1, 6), np.float32)}
+def test_maps_are_no_values_in_memory(cache: PrimitiveProvider) -> None:
+    session, feed = InferenceSession(classifier((4, 2)), cache=cache), {"x": np.zeros((1, 6), np.float32)}
     with pytest.raises(InvalidArgument, match=r"output maps is of type seq\(map\(int64,tensor\(float\)\)\)"):
         session.run_with_ort_values(["maps"], {"x": OrtValue(feed["x"])})
     assert session.run_with_ort_values(["label"], {"x": OrtValue(feed["x"])})[0].shape() == [1]
@@ -88,8 +90,8 @@ def test_maps_are_no_values_in_memory() -> None:
         session.io_binding().bind_ortvalue_output("maps", OrtValue(feed["x"]))
 
 
-def test_labels_for_other_columns_are_refused() -> None:
-    session = InferenceSession(classifier((4, 2), columns=3))
+def test_labels_for_other_columns_are_refused(cache: PrimitiveProvider) -> None:
+    session = InferenceSession(classifier((4, 2), columns=3), cache=cache)
     with pytest.raises(InvalidGraph, match=r"ZipMap has 2 labels for a tensor of shape \(1, 3\)"):
         session.run(None, {"x": np.zeros((1, 6), np.float32)})
 
@@ -107,10 +109,10 @@ def test_a_graph_refuses_maps_and_says_what_has_them() -> None:
 
 
 @pytest.mark.slow
-def test_a_session_on_a_pool_returns_maps(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_a_session_on_a_pool_returns_maps(tmp_path_factory: pytest.TempPathFactory, cache: PrimitiveProvider) -> None:
     home = tmp_path_factory.mktemp("home")
     settings: dict[str, Any] = {"home": str(home), "redis_url": f"unix://{home}/none.sock", "arena_bytes": 1 << 26}
     text, feed = classifier(TEXTS[:3]), {"x": table(np.random.default_rng(2), 4)}
     with poolrt.Pool(workers=1, threads=1, **settings) as pool:
         found = InferenceSession(text, pool=pool).run(["maps"], feed)
-    assert found == InferenceSession(text).run(["maps"], feed)
+    assert found == InferenceSession(text, cache=cache).run(["maps"], feed)

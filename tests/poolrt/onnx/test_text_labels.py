@@ -36,11 +36,12 @@ def learned(operator: str, results: Sequence[str], **attributes: Any) -> onnx.No
     return helper.make_node(operator, ["x"], list(results), "node", domain="ai.onnx.ml", **attributes)
 
 
-def assert_like_onnx_runtime(given: onnx.ModelProto) -> None:
+def assert_like_onnx_runtime(given: onnx.ModelProto, cache: PrimitiveProvider) -> None:
     """Raise AssertionError unless a session's results are ONNX Runtime's, for tables of several sizes."""
     rng = np.random.default_rng(3)
     text = given.SerializeToString()
-    session, theirs = InferenceSession(text), onnxruntime.InferenceSession(text, providers=["CPUExecutionProvider"])
+    session = InferenceSession(text, cache=cache)
+    theirs = onnxruntime.InferenceSession(text, providers=["CPUExecutionProvider"])
     for rows in (7, 1):
         feeds = {"x": np.round(table(rng, rows), 1)}
         found, expected = session.run(None, feeds), theirs.run(None, feeds)
@@ -51,11 +52,12 @@ def assert_like_onnx_runtime(given: onnx.ModelProto) -> None:
 
 
 @pytest.mark.parametrize("classes", [2, 3])
-def test_trees_give_labels_of_texts(classes: int) -> None:
+def test_trees_give_labels_of_texts(classes: int, cache: PrimitiveProvider) -> None:
     forest = Forest(np.random.default_rng(1), 6, 4, ("BRANCH_LEQ",))
     ids = [0] if classes == 2 else [0, 1, 2]
     attributes = {**forest.attributes("class", lambda *_: ids), "classlabels_strings": TEXTS[:classes]}
-    assert_like_onnx_runtime(model([learned("TreeEnsembleClassifier", ["y", "scores"], **attributes)], ["y", "scores"]))
+    given = model([learned("TreeEnsembleClassifier", ["y", "scores"], **attributes)], ["y", "scores"])
+    assert_like_onnx_runtime(given, cache)
 
 
 def test_labels_that_no_node_reads_are_looked_up_behind_a_run_that_is_repeated(
@@ -106,32 +108,32 @@ def test_texts_that_there_are_not_are_empty(cache: PrimitiveProvider) -> None:
         assert session.run(None, {"x": x[:3]})[0].tolist() == TEXTS
 
 
-def test_a_linear_classifier_gives_labels_of_texts_and_a_graph_refuses_it() -> None:
+def test_a_linear_classifier_gives_labels_of_texts_and_a_graph_refuses_it(cache: PrimitiveProvider) -> None:
     numbers = np.random.default_rng(2).standard_normal(21).tolist()
     attributes = {"coefficients": numbers[:18], "intercepts": numbers[18:], "classlabels_strings": TEXTS}
     given = model([learned("LinearClassifier", ["y", "scores"], **attributes)], ["y", "scores"])
-    assert_like_onnx_runtime(given)
+    assert_like_onnx_runtime(given, cache)
     with pytest.raises(UnsupportedNode, match="sessions do"):
         load_onnx(given, shapes={"x": (1, 6)})
 
 
-def test_numbers_are_replaced_by_texts_and_texts_are_chosen_by_numbers() -> None:
+def test_numbers_are_replaced_by_texts_and_texts_are_chosen_by_numbers(cache: PrimitiveProvider) -> None:
     best = helper.make_node("ArgMax", ["x"], ["best"], axis=1, keepdims=0)
     code = helper.make_node(
         "LabelEncoder", ["best"], ["y"], "code", domain="ai.onnx.ml", keys_int64s=[1, 3, 4], values_strings=TEXTS,
         default_string="none",
     )  # fmt: skip
-    assert_like_onnx_runtime(model([best, code], ["y"]))
+    assert_like_onnx_runtime(model([best, code], ["y"]), cache)
     code = helper.make_node(
         "LabelEncoder", ["best"], ["y"], "code", domain="ai.onnx.ml", keys_int64s=[5], values_strings=["?"]
     )
-    assert_like_onnx_runtime(model([best, code], ["y"]))
+    assert_like_onnx_runtime(model([best, code], ["y"]), cache)
     choose = helper.make_node("ArrayFeatureExtractor", ["texts", "best"], ["y"], "choose", domain="ai.onnx.ml")
     texts = numpy_helper.from_array(np.array([*TEXTS, *TEXTS], object), "texts")
-    assert_like_onnx_runtime(model([best, choose], ["y"], texts))
+    assert_like_onnx_runtime(model([best, choose], ["y"], texts), cache)
 
 
-def test_categories_that_are_texts_become_columns_and_numbers() -> None:
+def test_categories_that_are_texts_become_columns_and_numbers(cache: PrimitiveProvider) -> None:
     kind = helper.make_tensor_value_info("kind", TensorProto.STRING, ["rows", 1])
     age = helper.make_tensor_value_info("age", TensorProto.FLOAT, ["rows", 1])
 
@@ -152,20 +154,22 @@ def test_categories_that_are_texts_become_columns_and_numbers() -> None:
     graph = helper.make_graph(nodes, "mixed", [kind, age], [result], [flat])
     opsets = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", 3)]
     text = helper.make_model(graph, opset_imports=opsets, ir_version=8).SerializeToString()
-    session, theirs = InferenceSession(text), onnxruntime.InferenceSession(text, providers=["CPUExecutionProvider"])
+    session = InferenceSession(text, cache=cache)
+    theirs = onnxruntime.InferenceSession(text, providers=["CPUExecutionProvider"])
     for texts in ([*TEXTS, "other", ""], TEXTS[1:2]):
         given = np.array(texts, object)[:, None]
         feeds = {"kind": given, "age": np.arange(len(texts), dtype=np.float32)[:, None]}
         assert np.array_equal(session.run(None, feeds)[0], theirs.run(None, feeds)[0])
 
 
-def test_a_text_that_is_no_category_fails_where_the_model_says_so() -> None:
+def test_a_text_that_is_no_category_fails_where_the_model_says_so(cache: PrimitiveProvider) -> None:
     kind = helper.make_tensor_value_info("kind", TensorProto.STRING, ["rows"])
     result = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
     node = helper.make_node("OneHotEncoder", ["kind"], ["y"], domain="ai.onnx.ml", cats_strings=TEXTS, zeros=0)
     graph = helper.make_graph([node], "strict", [kind], [result])
     opsets = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", 3)]
-    session = InferenceSession(helper.make_model(graph, opset_imports=opsets, ir_version=8).SerializeToString())
+    text = helper.make_model(graph, opset_imports=opsets, ir_version=8).SerializeToString()
+    session = InferenceSession(text, cache=cache)
     assert session.run(None, {"kind": np.array(TEXTS[:1], object)})[0].tolist() == [[1.0, 0.0, 0.0]]
     with pytest.raises(Fail, match="'other' is no category"):
         session.run(None, {"kind": np.array(["other"], object)})
@@ -183,7 +187,9 @@ def test_a_text_that_is_no_category_fails_where_the_model_says_so() -> None:
     ],
     ids=["texts", "texts without a default", "classes", "tensors"],
 )  # fmt: skip
-def test_texts_are_replaced_by_texts_or_by_numbers(version: int, attributes: Mapping[str, Any]) -> None:
+def test_texts_are_replaced_by_texts_or_by_numbers(
+    version: int, attributes: Mapping[str, Any], cache: PrimitiveProvider
+) -> None:
     node = helper.make_node("LabelEncoder", ["x"], ["y"], "code", domain="ai.onnx.ml", **attributes)
     ports = [helper.make_tensor_value_info("x", TensorProto.STRING, ["rows", 2]), onnx.ValueInfoProto(name="y")]
     opsets = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", version)]
@@ -191,5 +197,5 @@ def test_texts_are_replaced_by_texts_or_by_numbers(version: int, attributes: Map
     text = helper.make_model(graph, opset_imports=opsets, ir_version=8).SerializeToString()
     given = {"x": np.array([[TEXTS[0], "other"], [TEXTS[2], TEXTS[1]]], object)}
     (want,) = onnxruntime.InferenceSession(text, providers=["CPUExecutionProvider"]).run(None, given)
-    (found,) = InferenceSession(text).run(None, given)
+    (found,) = InferenceSession(text, cache=cache).run(None, given)
     assert (found.tolist(), found.dtype) == (want.tolist(), want.dtype)
