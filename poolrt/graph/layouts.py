@@ -20,8 +20,8 @@ _NARROW: Final = ("f16", "bf16")
 _COLUMNS_OF: Final = {"x86-64-v4": 15}
 _COLUMNS: Final = 12
 _CHANNELS: Final = 16
-#: Levels whose kernels of blocks have their taps written out, in two dimensions; multiplications of a vector that reorders take
-#: more than copies of planes do; and taps of a window beyond which planes have none written out.
+#: Levels whose kernels of blocks may have their taps written out, in two dimensions; multiplications of a vector that reorders
+#: take more than copies of planes do; and taps of a window beyond which planes have none written out.
 _WITH_PIECES: Final = ("x86-64-v4",)
 _REORDERS: Final = 3.5
 _TAPS_OF_PLANES: Final = 49
@@ -85,14 +85,20 @@ def _convolution(
 def _suits_blocks(op: Convolution) -> bool:
     """Return whether windows in two dimensions, of one channel each, take less time in blocks of channels, reorders included.
 
-    Vectors of planes have 16 columns, those of blocks 16 channels: either may be filled in part.
+    Vectors of planes have 16 columns, those of blocks 16 channels: either may be filled in part. Blocks whose taps are not
+    written out take longer.
     """
     channels, row = op.dst.dims[1], op.dst.dims[-1]
     if op.src.ndims != 4 or channels != op.src.dims[1] or channels < _CHANNELS:
         return False
     taps = math.prod(op.weights.dims[2:])
     more = taps * (16 * -(-row // 16) / row - 16 * -(-channels // 16) / channels)
-    return more >= (_REORDERS if taps <= _TAPS_OF_PLANES else 0)
+    if more < (_REORDERS if taps <= _TAPS_OF_PLANES else 0):
+        return False
+    from poolrt.workers.implementations.native.convolution_window import Window
+    from poolrt.workers.kernels.native.row_pieces import are_written_out
+
+    return are_written_out(*Window.of(op).row)
 
 
 def _suits_planes(op: Convolution, is_plain: bool, isa: str) -> bool:

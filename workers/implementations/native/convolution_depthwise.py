@@ -8,7 +8,7 @@ from poolrt.cachestore.deferred_dataclass import replace
 
 from ...desc import Arg, Convolution, PrimitiveAttr
 from ...engines.target import Target
-from ...kernels.native.row_pieces import pieces_of
+from ...kernels.native.row_pieces import TAPS, are_written_out
 from ...kernels.spec import KernelSpec
 from ..program import Launch, LaunchArgument, Program
 from .blocks import blocked_tag, refuse
@@ -19,11 +19,8 @@ from .convolution_window import Window
 
 #: ISA levels whose registers hold the sums of a short row of outputs and the weights of a row of the window.
 _WITH_ROWS: Final = ("x86-64-v4",)
-#: Columns of a short row, and columns of a window whose taps are written out for it.
+#: Columns of a short row.
 _SHORT: Final = 14
-_TAPS: Final = 32
-#: Products of all different pieces of a row that are written out.
-_WRITTEN_OUT: Final = 700
 
 
 class NativeDepthwiseConvolution:
@@ -67,18 +64,13 @@ class NativeDepthwiseConvolution:
             ("m", (int(Arg.SRC), 0)), ("m", (int(Arg.WEIGHTS), 0)), bias, ("m", (int(Arg.DST), 0)), chain_source(attr),
             *ints(sizes), ("f", low), ("f", bound),
         )  # fmt: skip
-        row = (
-            window.width,
-            window.out[1],
-            *(each[1] for each in (window.kernel, window.stride, window.dilation, window.pad)),
-        )
         ragged = op.dst.dims[1] % 16 != 0
         kernel = KernelSpec.of("conv_depthwise", ragged=ragged)
-        if target.isa in _WITH_ROWS and window.kernel[1] <= _TAPS:
-            if window.depth.kernel == 1 and sum(len(piece.taps) for piece in pieces_of(*row)) <= _WRITTEN_OUT:
-                kernel = KernelSpec.of("conv_depthwise", ragged=ragged, row=row, flat=True)
+        if target.isa in _WITH_ROWS and window.kernel[1] <= TAPS:
+            if window.depth.kernel == 1 and are_written_out(*window.row):
+                kernel = KernelSpec.of("conv_depthwise", ragged=ragged, row=window.row, flat=True)
             elif window.out[1] <= _SHORT:
-                kernel = KernelSpec.of("conv_depthwise", ragged=ragged, row=row)
+                kernel = KernelSpec.of("conv_depthwise", ragged=ragged, row=window.row)
         return Program((kernel,), (Launch(0, args, op.dst.dims[0] * blocks * window.depth.out * window.out[0]),))
 
 

@@ -84,6 +84,11 @@ class Window:
         return (self.kernel[0] - 1) * self.dilation[0], (self.kernel[1] - 1) * self.dilation[1]
 
     @property
+    def row(self) -> tuple[int, int, int, int, int, int]:
+        """What decides the taps of a row: width of src and dst, and kernel, stride, dilation and padding in columns."""
+        return (self.width, self.out[1], self.kernel[1], self.stride[1], self.dilation[1], self.pad[1])
+
+    @property
     def is_pointwise(self) -> bool:
         """Whether every output position reads one source position."""
         return self.kernel == (1, 1) and self.depth.kernel == 1

@@ -6,6 +6,9 @@ from typing import Final, NamedTuple
 
 #: Columns of a piece at most.
 PIECE: Final = 14
+#: Columns of a window whose taps are written out, and products of all different pieces of a row that are.
+TAPS: Final = 32
+_PRODUCTS: Final = 700
 
 
 class Piece(NamedTuple):
@@ -37,3 +40,11 @@ def pieces_of(width: int, out_width: int, kernel: int, stride: int, dilation: in
             found.append(Piece(first, 1, columns, taps))
         first += columns
     return found
+
+
+def are_written_out(width: int, out_width: int, kernel: int, stride: int, dilation: int, left: int) -> bool:
+    """Return whether a kernel has all taps of the different pieces of a row written out."""
+    if kernel > TAPS:
+        return False
+    pieces = pieces_of(width, out_width, kernel, stride, dilation, left)
+    return sum(len(piece.taps) for piece in pieces) <= _PRODUCTS

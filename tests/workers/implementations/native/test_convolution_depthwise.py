@@ -110,6 +110,7 @@ def planned(channels: int, width: int, window: int) -> list[str]:
         pytest.param(64, 28, 7, "depthwise", id="larger windows"),
         pytest.param(64, 32, 7, "planes", id="vectors of planes are full"),
         pytest.param(64, 32, 9, "depthwise", id="taps of planes are not written out"),
+        pytest.param(64, 56, 31, "planes", id="and neither are those of blocks"),
     ],
 )
 def test_graphs_reorder_planes_into_blocks_if_that_takes_less_time(
