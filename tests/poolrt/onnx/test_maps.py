@@ -18,6 +18,8 @@ from poolrt.onnx import InferenceSession, InvalidArgument, InvalidGraph, OrtValu
 from poolrt.workers.primitives.provider import PrimitiveProvider
 from tests.poolrt.graph.onnx.learned import table
 
+from .models import session as open_session
+
 Labels = Sequence[int] | Sequence[str]
 TEXTS = ("zweite Ä", "first", "third", "")
 
@@ -54,7 +56,7 @@ def classifier(labels: Labels, columns: int | None = None) -> bytes:
 @pytest.mark.parametrize("labels", [(0, 1), (5, -2, 9), TEXTS[:2], TEXTS], ids=str)
 def test_chances_by_label_are_those_of_onnx_runtime(labels: Labels, cache: PrimitiveProvider) -> None:
     text = classifier(labels)
-    session = InferenceSession(text, cache=cache)
+    session = open_session(text, cache)
     theirs = onnxruntime.InferenceSession(text, providers=["CPUExecutionProvider"])
     described = [[(each.name, each.type) for each in made.get_outputs()] for made in (session, theirs)]
     assert described[0] == described[1]
@@ -73,14 +75,14 @@ def test_chances_by_label_are_those_of_onnx_runtime(labels: Labels, cache: Primi
 
 
 def test_a_run_on_a_thread_of_its_own_returns_maps(cache: PrimitiveProvider) -> None:
-    session, results = InferenceSession(classifier((4, 2, 3)), cache=cache), queue.Queue[Any]()
+    session, results = open_session(classifier((4, 2, 3)), cache), queue.Queue[Any]()
     feed = {"x": table(np.random.default_rng(1), 3)}
     session.run_async(["maps"], feed, lambda found, data, error: results.put((found, error)), None)
     assert results.get(timeout=60) == (session.run(["maps"], feed), "")
 
 
 def test_maps_are_no_values_in_memory(cache: PrimitiveProvider) -> None:
-    session, feed = InferenceSession(classifier((4, 2)), cache=cache), {"x": np.zeros((1, 6), np.float32)}
+    session, feed = open_session(classifier((4, 2)), cache), {"x": np.zeros((1, 6), np.float32)}
     with pytest.raises(InvalidArgument, match=r"output maps is of type seq\(map\(int64,tensor\(float\)\)\)"):
         session.run_with_ort_values(["maps"], {"x": OrtValue(feed["x"])})
     assert session.run_with_ort_values(["label"], {"x": OrtValue(feed["x"])})[0].shape() == [1]
@@ -91,7 +93,7 @@ def test_maps_are_no_values_in_memory(cache: PrimitiveProvider) -> None:
 
 
 def test_labels_for_other_columns_are_refused(cache: PrimitiveProvider) -> None:
-    session = InferenceSession(classifier((4, 2), columns=3), cache=cache)
+    session = open_session(classifier((4, 2), columns=3), cache)
     with pytest.raises(InvalidGraph, match=r"ZipMap has 2 labels for a tensor of shape \(1, 3\)"):
         session.run(None, {"x": np.zeros((1, 6), np.float32)})
 
@@ -115,4 +117,4 @@ def test_a_session_on_a_pool_returns_maps(tmp_path_factory: pytest.TempPathFacto
     text, feed = classifier(TEXTS[:3]), {"x": table(np.random.default_rng(2), 4)}
     with poolrt.Pool(workers=1, threads=1, **settings) as pool:
         found = InferenceSession(text, pool=pool).run(["maps"], feed)
-    assert found == InferenceSession(text, cache=cache).run(["maps"], feed)
+    assert found == open_session(text, cache).run(["maps"], feed)

@@ -18,6 +18,8 @@ from poolrt.onnx.errors import Fail
 from poolrt.workers.primitives.provider import PrimitiveProvider
 from tests.poolrt.graph.onnx.learned import Forest, table
 
+from .models import session as open_session
+
 Array = NDArray[Any]
 TEXTS = ["first", "zweites", "dritte Ä"]
 
@@ -40,7 +42,7 @@ def assert_like_onnx_runtime(given: onnx.ModelProto, cache: PrimitiveProvider) -
     """Raise AssertionError unless a session's results are ONNX Runtime's, for tables of several sizes."""
     rng = np.random.default_rng(3)
     text = given.SerializeToString()
-    session = InferenceSession(text, cache=cache)
+    session = open_session(text, cache)
     theirs = onnxruntime.InferenceSession(text, providers=["CPUExecutionProvider"])
     for rows in (7, 1):
         feeds = {"x": np.round(table(rng, rows), 1)}
@@ -101,7 +103,7 @@ def test_texts_that_there_are_not_are_empty(cache: PrimitiveProvider) -> None:
     constants = [
         numpy_helper.from_array(np.array(TEXTS, object), "texts"), numpy_helper.from_array(np.array([-1]), "flat")
     ]  # fmt: skip
-    session = InferenceSession(model([best, choose, flat], ["y"], *constants).SerializeToString(), cache=cache)
+    session = open_session(model([best, choose, flat], ["y"], *constants).SerializeToString(), cache)
     x = np.eye(6, dtype=np.float32)
     for _ in range(3):
         assert session.run(None, {"x": x})[0].tolist() == [*TEXTS, "", "", ""]
@@ -154,7 +156,7 @@ def test_categories_that_are_texts_become_columns_and_numbers(cache: PrimitivePr
     graph = helper.make_graph(nodes, "mixed", [kind, age], [result], [flat])
     opsets = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", 3)]
     text = helper.make_model(graph, opset_imports=opsets, ir_version=8).SerializeToString()
-    session = InferenceSession(text, cache=cache)
+    session = open_session(text, cache)
     theirs = onnxruntime.InferenceSession(text, providers=["CPUExecutionProvider"])
     for texts in ([*TEXTS, "other", ""], TEXTS[1:2]):
         given = np.array(texts, object)[:, None]
@@ -169,7 +171,7 @@ def test_a_text_that_is_no_category_fails_where_the_model_says_so(cache: Primiti
     graph = helper.make_graph([node], "strict", [kind], [result])
     opsets = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", 3)]
     text = helper.make_model(graph, opset_imports=opsets, ir_version=8).SerializeToString()
-    session = InferenceSession(text, cache=cache)
+    session = open_session(text, cache)
     assert session.run(None, {"kind": np.array(TEXTS[:1], object)})[0].tolist() == [[1.0, 0.0, 0.0]]
     with pytest.raises(Fail, match="'other' is no category"):
         session.run(None, {"kind": np.array(["other"], object)})
@@ -197,5 +199,5 @@ def test_texts_are_replaced_by_texts_or_by_numbers(
     text = helper.make_model(graph, opset_imports=opsets, ir_version=8).SerializeToString()
     given = {"x": np.array([[TEXTS[0], "other"], [TEXTS[2], TEXTS[1]]], object)}
     (want,) = onnxruntime.InferenceSession(text, providers=["CPUExecutionProvider"]).run(None, given)
-    (found,) = InferenceSession(text, cache=cache).run(None, given)
+    (found,) = open_session(text, cache).run(None, given)
     assert (found.tolist(), found.dtype) == (want.tolist(), want.dtype)

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from onnx import numpy_helper
 
 from poolrt import Executor, ModelError, UnsupportedNode, load_onnx
-from poolrt.onnx import InferenceSession
 from poolrt.workers.primitives.provider import PrimitiveProvider
 from tests.poolrt.graph.interpreter import run_wire
+from tests.poolrt.onnx.models import session
 
 from .learned import CASES, Case, Forest, linked, table
 
@@ -28,10 +28,8 @@ def expected(case: Case) -> dict[str, Array]:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = 3
-    session = onnxruntime.InferenceSession(
-        case.model().SerializeToString(), options, providers=["CPUExecutionProvider"]
-    )
-    return dict(zip(case.outputs, session.run(list(case.outputs), dict(case.inputs)), strict=True))
+    rival = onnxruntime.InferenceSession(case.model().SerializeToString(), options, providers=["CPUExecutionProvider"])
+    return dict(zip(case.outputs, rival.run(list(case.outputs), dict(case.inputs)), strict=True))
 
 
 def assert_close(case: Case, found: Mapping[str, Array]) -> None:
@@ -57,7 +55,7 @@ def test_tables_without_rows_give_results_without_rows(family: str, cache: Primi
     for case in CASES[family](5)[::3]:
         rows = next(iter(case.inputs.values())).shape[0]
         inputs = {name: each[:0] if len(each) == rows else each for name, each in case.inputs.items()}
-        found = InferenceSession(replace(case, inputs=inputs).model(), cache=cache).run(None, inputs)
+        found = session(replace(case, inputs=inputs).model(), cache).run(None, inputs)
         for got, (name, want) in zip(found, expected(case).items(), strict=True):
             assert (got.shape, got.dtype) == ((0, *want.shape[1:]), want.dtype), (case.operator, name)
 
