@@ -5,6 +5,7 @@ from __future__ import annotations
 import mmap
 import threading
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -109,22 +110,27 @@ def test_views_lists_and_values_are_taken_between_arrays(found: ort.InferenceSes
     _check(found, feed)
 
 
-def test_threads_repeat_runs_at_once(found: ort.InferenceSession) -> None:
+def _on_four_threads(use: Callable[[int, int], object]) -> None:
+    """Call a function on four threads, 200 times each, with the numbers of the thread and of the turn; fail if one raises."""
     failures: list[BaseException] = []
 
-    def use(number: int) -> None:
+    def repeat(number: int) -> None:
         try:
             for turn in range(200):
-                _check(found, _feed(1 + (number + turn // 50) % 2, 1000 * number + turn))
+                use(number, turn)
         except BaseException as error:  # noqa: BLE001 - shown by the test
             failures.append(error)
 
-    threads = [threading.Thread(target=use, args=(number,)) for number in range(4)]
+    threads = [threading.Thread(target=repeat, args=(number,)) for number in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     assert not failures
+
+
+def test_threads_repeat_runs_at_once(found: ort.InferenceSession) -> None:
+    _on_four_threads(lambda number, turn: _check(found, _feed(1 + (number + turn // 50) % 2, 1000 * number + turn)))
 
 
 def _places(declared: bool, cache: PrimitiveProvider) -> ort.InferenceSession:
@@ -158,22 +164,13 @@ def test_a_run_whose_outputs_are_cut_to_a_count_is_repeated(declared: bool, cach
 
 
 def test_threads_repeat_runs_of_two_sizes_whose_outputs_are_cut(cache: PrimitiveProvider) -> None:
-    places, failures = _places(True, cache), list[BaseException]()
+    places = _places(True, cache)
 
-    def use(number: int) -> None:
-        try:
-            for turn in range(200):
-                feed = _sparse(3 + (number + turn // 20) % 2, 1000 * number + turn)
-                np.testing.assert_array_equal(places.run(None, feed)[0], np.nonzero(feed["x"]), strict=True)
-        except BaseException as error:  # noqa: BLE001 - shown by the test
-            failures.append(error)
+    def use(number: int, turn: int) -> None:
+        feed = _sparse(3 + (number + turn // 20) % 2, 1000 * number + turn)
+        np.testing.assert_array_equal(places.run(None, feed)[0], np.nonzero(feed["x"]), strict=True)
 
-    threads = [threading.Thread(target=use, args=(number,)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not failures
+    _on_four_threads(use)
 
 
 def test_a_run_whose_sizes_depend_on_values_is_repeated_for_the_same_values(cache: PrimitiveProvider) -> None:

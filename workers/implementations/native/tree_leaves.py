@@ -12,7 +12,7 @@ from .implementation import NativeImplementation
 _TOGETHER = 8
 #: Nodes that an item visits, about: rows of one item go down a tree one after the other, while it is in the cache.
 _VISITS = 1 << 14
-#: Rows of which the nodes of one tree at a time are read, whatever their number: the tree stays in the cache.
+#: So many rows go down one tree at a time, however many trees there are: the tree stays in the cache.
 _MANY = 64
 
 

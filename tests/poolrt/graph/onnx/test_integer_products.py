@@ -1,4 +1,4 @@
-"""Products of bytes are NumPy's, whichever sides are known, whatever the types and zero points are, and if there are none."""
+"""Products of bytes are NumPy's: with known and computed sides, of all types, with zero points and without."""
 
 from __future__ import annotations
 
