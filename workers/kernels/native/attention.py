@@ -18,9 +18,10 @@ from typing import Any
 import llvmlite.ir as ir
 import numpy as np
 
-from .attention_tile import make_dots, make_means, make_scores, vpower
+from .attention_tile import make_dots, make_means, make_scores
 from .compiler import types
 from .compiler.language import inlined, intrinsic
+from .exponentials import vexp_below
 from .transpose import gather_rows, transpose, transpose_pad, transpose_part
 from .vec import (
     F32,
@@ -192,10 +193,10 @@ def _weigh(scores: int, line: int, count: int, highest: int, total: int, factor:
     shift = vselect_gt(most, lowest, most, zero)
     part = zero
     for at in range(scores, end, line):
-        weight = vpower(vsub(vload(at), shift))
+        weight = vexp_below(vsub(vload(at), shift))
         vstore(at, weight)
         part = vadd(part, weight)
-    past = vpower(vsub(before, shift))
+    past = vexp_below(vsub(before, shift))
     vstore(factor, past)
     vstore(total, vfma(vload(total), past, part))
 
@@ -294,10 +295,10 @@ def _rows(isa: str, mask: str) -> tuple[Callable[..., None], Any]:
                 shift = vselect_gt(vset(highest), lowest, vset(highest), zero)
                 part = zero
                 for j in range(0, count, 16):
-                    weight = vpower(vsub(vload(scores + 4 * j), shift))
+                    weight = vexp_below(vsub(vload(scores + 4 * j), shift))
                     vstore(scores + 4 * j, weight)
                     part = vadd(part, weight)
-                past = vpower(vsub(before, shift))
+                past = vexp_below(vsub(before, shift))
                 total = total * vget(past) + vsum(part)
                 _add_values(v + first * value_row, value_row, scores, count, width, d, past)
                 first += count

@@ -30,11 +30,9 @@ from .vec import (
     fma,
     lanes_below,
     load,
-    maximum,
     pointer,
     splat,
     store,
-    vector,
 )
 
 
@@ -148,28 +146,6 @@ def make_dots(size: int) -> Any:
         return types.void(*[types.int64] * 6), emit
 
     return dots
-
-
-@intrinsic
-def vpower(_: Any, x: Any) -> Any:
-    """Return exp(x) to 1 ulp for x up to 0; 0 below the normal range, NaN stays NaN. It takes two thirds of `vexp`'s time."""
-
-    def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
-        least = constant(-87.0)
-        x = maximum(b, least, a[0])
-        n = call(b, "llvm.rint.v16f32", b.fmul(x, constant(1.44269504088896341)))
-        r = fma(b, n, constant(-0.693359375), x)
-        r = fma(b, n, constant(2.12194440e-4), r)
-        p = constant(1.9875691500e-4)
-        for c in (1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1):
-            p = fma(b, p, r, constant(c))
-        p = b.fadd(fma(b, p, b.fmul(r, r), r), constant(1.0))
-        # The exponent of p is -1 or 0, that of the result at least -126.
-        shift = b.shl(b.fptosi(n, VI), ir.Constant(VI, [23] * LANES))
-        value = b.bitcast(b.add(b.bitcast(p, VI), shift), VF)
-        return b.select(b.fcmp_ordered("<", a[0], least), constant(0.0), value)
-
-    return vector(vector), emit
 
 
 def _products(

@@ -25,6 +25,7 @@ from .vec import (
     isa_of,
     maximum,
     minimum,
+    product_error,
     unary,
 )
 
@@ -40,9 +41,12 @@ _LOG_DOUBLE: Final = (
     1.479819860511658591e-01, 1.531383769920937332e-01, 1.818357216161805012e-01, 2.222219843214978396e-01,
     2.857142874366239149e-01, 3.999999999940941908e-01, 6.666666666666735130e-01,
 )  # fmt: skip
+_LOG2E: Final = 1.0 / math.log(2.0)
 #: ln2 as a number with few bits and the rest.
 _LN2: Final = (0.693359375, -2.12194440e-4)
 _LN2_DOUBLE: Final = (6.93147180369123816490e-01, 1.90821492927058770002e-10)
+#: A number whose sum with one below 2**22 is rounded to a whole number.
+_LARGE: Final = 1.5 * 2**23
 #: A power of two that makes those of denormal results normal numbers, and of those above the largest power.
 _SHIFT: Final = 64
 #: The operand of AVX-512 instructions that rounds as the processor is set.
@@ -59,37 +63,56 @@ def emit_exp(b: Builder, x: Value, limited: bool = True) -> Value:
         return _double_exp(b, x)
     if isa_of(b) == "x86-64-v3" and limited:
         return _exp_by_sign(b, x)
-    r, n = _split_exp(b, x, limited)
-    p = constant(_EXP[0])
-    for c in _EXP[1:]:
-        p = fma(b, p, r, constant(c))
-    if isa_of(b) in ("x86-64-v3", "x86-64-v4"):
-        p = fma(b, fma(b, p, r, constant(1.0)), r, constant(1.0))
-    else:  # without FMA, that would lose a tenth of a unit
-        p = b.fadd(fma(b, p, b.fmul(r, r), r), constant(1.0))
-    if isa_of(b) == "x86-64-v4":
-        return call(b, "llvm.x86.avx512.mask.scalef.ps.512", p, n, constant(0.0), I16(-1), I32(_ROUND_AS_SET))
-    for factor in _powers_of_two(b, b.fptosi(n, VI)):
-        p = b.fmul(p, factor)
-    return p
+    if limited:
+        x = maximum(b, constant(-104.0), minimum(b, constant(89.0), x))
+    r, n = _split_exp(b, x)
+    return _scaled(b, _exp_series(b, r), n)
 
 
 def emit_exp_below(b: Builder, x: Value, limited: bool = True, denormal: bool = False, short: bool = False) -> Value:
     """Return exp(x) for x up to 40: with FMA in two thirds of the time of `emit_exp`. NaN stays NaN.
 
-    Its relative error is 1 ulp and 2e-9 for each power of two, 4 ulp at the end of the range; 2 ulp more if its chain of products
-    is ``short``. Results below the normal range are 0, or ``denormal`` numbers. An argument that is not ``limited`` is above
-    -170. On other levels it is `emit_exp`.
+    Its relative error is 1 ulp and 2e-9 for each power of two, 4 ulp at the end of the range; on AVX2 2 ulp more if its chain of
+    products is ``short``. Results below the normal range are 0, or ``denormal`` numbers. An argument that is not ``limited`` is
+    above -170. On levels without FMA it is `emit_exp`.
     """
-    if x.type == VD or isa_of(b) != "x86-64-v3":
+    level = isa_of(b)
+    if x.type == VD or level not in ("x86-64-v3", "x86-64-v4"):
         return emit_exp(b, x, limited)
+    # Not "at least": what is no number remains. The power is any number for an argument below the range.
+    lowest = -104.0 if denormal else -87.3
+    if level == "x86-64-v4":
+        if limited and denormal:
+            x = maximum(b, constant(lowest), x)
+        r, n = _split_exp(b, x, (math.log(2.0),))
+        above = b.fcmp_unordered(">=", x, constant(lowest)) if limited and not denormal else None
+        return _scaled(b, _exp_series(b, r), n, above)
     p, power = _shifted_exp(b, x, 127 + denormal * _SHIFT, (math.log(2.0),), short)
     value = b.fmul(p, b.bitcast(power, VF))
     if denormal:
         value = b.fmul(value, constant(2.0**-_SHIFT))
-    # Not "at least": what is no number remains. The power is any number for an argument below the range.
-    below = b.fcmp_ordered("<", x, constant(-104.0 if denormal else -87.3))
-    return b.select(below, constant(0.0), value)
+    return b.select(b.fcmp_ordered("<", x, constant(lowest)), constant(0.0), value)
+
+
+def emit_bell(b: Builder, size: Value) -> Value:
+    """Return exp(-size**2 / 2) of float32 from 0 to 15 to 2 ulp, as the square is not rounded; NaN stays NaN.
+
+    On AVX2 it is 0 beyond 13.2.
+    """
+    level, half = isa_of(b), b.fmul(size, constant(-0.5))
+    shifted = level == "x86-64-v3"
+    large = constant(_LARGE + 127 * shifted)
+    rounded = fma(b, b.fmul(size, constant(-0.5 * _LOG2E)), size, large)
+    n = b.fsub(rounded, large)
+    # The first product is exact, and the sum with that of the sizes is small.
+    first = b.fmul(n, constant(-_LN2[0]))
+    r = fma(b, n, constant(-_LN2[1]), fma(b, half, size, first))
+    if shifted:
+        value = b.fmul(_short_series(b, r), b.bitcast(b.shl(b.bitcast(rounded, VI), _ints(23)), VF))
+        return b.select(b.fcmp_ordered(">", size, constant(13.2)), constant(0.0), value)
+    if level != "x86-64-v4":  # without FMA
+        r = b.fadd(r, product_error(b, half, size, b.fmul(half, size)))
+    return _scaled(b, _exp_series(b, r), n)
 
 
 def _exp_by_sign(b: Builder, x: Value) -> Value:
@@ -105,22 +128,13 @@ def _shifted_exp(b: Builder, x: Value, bias: int, ln2: tuple[float, ...], short:
 
     The sum with a large number rounds n and has n + bias in its lowest bits, without a conversion.
     """
-    large = constant(1.5 * 2**23 + bias)
-    rounded = fma(b, x, constant(1.44269504088896341), large)
+    large = constant(_LARGE + bias)
+    rounded = fma(b, x, constant(_LOG2E), large)
     n = b.fsub(rounded, large)
     r = x
     for part in ln2:
         r = fma(b, n, constant(-part), r)
-    if short:
-        # Pairs of terms: processors with vectors of 256 bits have less in flight than a chain of all of them takes.
-        c3, c2, c1, c0 = (constant(c) for c in _SHORT_EXP)
-        square = b.fmul(r, r)
-        p = fma(b, fma(b, c3, r, c2), square, fma(b, c1, r, c0))
-        p = fma(b, p, square, b.fadd(r, constant(1.0)))
-    else:
-        p = constant(_EXP[0])
-        for c in (*_EXP[1:], 1.0, 1.0):
-            p = fma(b, p, r, constant(c))
+    p = _short_series(b, r) if short else _exp_series(b, r)
     return p, b.shl(b.bitcast(rounded, VI), _ints(23))
 
 
@@ -132,7 +146,7 @@ def emit_expm1(b: Builder, x: Value) -> Value:
         p = double_series(b, r)
         scale = b.fmul(low, high)
         return fma(b, scale, p, b.fsub(scale, constant(1.0, VD)))
-    r, n = _split_exp(b, x)
+    r, n = _split_exp(b, maximum(b, constant(-104.0), minimum(b, constant(89.0), x)))
     p = constant(_EXP[0])
     for c in _EXP[1:]:
         p = fma(b, p, r, constant(c))
@@ -142,13 +156,45 @@ def emit_expm1(b: Builder, x: Value) -> Value:
     return fma(b, scale, p, b.fsub(scale, constant(1.0)))
 
 
-def _split_exp(b: Builder, x: Value, limited: bool = True) -> tuple[Value, Value]:
-    """Return r and n of x = n ln2 + r; if ``limited``, x is clamped once exp(x) has become 0 or infinity."""
-    if limited:
-        x = maximum(b, constant(-104.0), minimum(b, constant(89.0), x))
-    n = apply(b, "rint", b.fmul(x, constant(1.44269504088896341)))
-    r = fma(b, n, constant(-_LN2[0]), x)
-    return fma(b, n, constant(-_LN2[1]), r), n
+def _split_exp(b: Builder, x: Value, ln2: tuple[float, ...] = _LN2) -> tuple[Value, Value]:
+    """Return r and n of x = n ln2 + r. The sum with a large number rounds n: `rint` takes AVX-512 twice as long."""
+    n = b.fsub(fma(b, x, constant(_LOG2E), constant(_LARGE)), constant(_LARGE))
+    r = x
+    for part in ln2:
+        r = fma(b, n, constant(-part), r)
+    return r, n
+
+
+def _exp_series(b: Builder, r: Value) -> Value:
+    """Return exp(r) for |r| below ln2/2."""
+    p = constant(_EXP[0])
+    for c in _EXP[1:]:
+        p = fma(b, p, r, constant(c))
+    if isa_of(b) in ("x86-64-v3", "x86-64-v4"):
+        return fma(b, fma(b, p, r, constant(1.0)), r, constant(1.0))
+    # Without FMA, that would lose a tenth of a unit.
+    return b.fadd(fma(b, p, b.fmul(r, r), r), constant(1.0))
+
+
+def _short_series(b: Builder, r: Value) -> Value:
+    """Return exp(r) for |r| below ln2/2, by pairs of terms.
+
+    Processors with vectors of 256 bits have less in flight than a chain of all of them takes.
+    """
+    c3, c2, c1, c0 = (constant(c) for c in _SHORT_EXP)
+    square = b.fmul(r, r)
+    p = fma(b, fma(b, c3, r, c2), square, fma(b, c1, r, c0))
+    return fma(b, p, square, b.fadd(r, constant(1.0)))
+
+
+def _scaled(b: Builder, p: Value, n: Value, lanes: Value | None = None) -> Value:
+    """Return p 2**n; on AVX-512 only of some ``lanes`` if given, 0 in the others."""
+    if isa_of(b) == "x86-64-v4":
+        mask = I16(-1) if lanes is None else b.bitcast(lanes, I16)
+        return call(b, "llvm.x86.avx512.mask.scalef.ps.512", p, n, constant(0.0), mask, I32(_ROUND_AS_SET))
+    for factor in _powers_of_two(b, b.fptosi(n, VI)):
+        p = b.fmul(p, factor)
+    return p
 
 
 def _powers_of_two(b: Builder, exponent: Value) -> tuple[Value, Value]:
@@ -170,7 +216,7 @@ def _double_exp(b: Builder, x: Value) -> Value:
 def _split_double(b: Builder, x: Value) -> tuple[Value, Value]:
     """Return r and n (int32) of x = n ln2 + r in float64; x is clamped once exp(x) has become 0 or infinity."""
     x = maximum(b, constant(-746.0, VD), minimum(b, constant(710.0, VD), x))
-    n = apply(b, "rint", b.fmul(x, constant(1.44269504088896341, VD)))
+    n = apply(b, "rint", b.fmul(x, constant(_LOG2E, VD)))
     r = fma(b, n, constant(-_LN2_DOUBLE[0], VD), x)
     r = fma(b, n, constant(-_LN2_DOUBLE[1], VD), r)
     number = b.fcmp_ordered("ord", n, n)  # no number has no integer

@@ -16,7 +16,7 @@ from .arc_tangent import emit_arc_tangent
 from .compiler import types
 from .compiler.language import intrinsic
 from .elements import emit_load, emit_load_tail
-from .exponentials import emit_exp, emit_exp_below, emit_expm1, emit_log
+from .exponentials import emit_bell, emit_exp, emit_exp_below, emit_expm1, emit_log
 from .power import emit_power
 from .sines import each, emit_sine, emit_tangent
 from .vec import (
@@ -39,11 +39,10 @@ from .vec import (
 )
 
 Step = tuple[Any, ...]
-#: The polynomial of Numerical Recipes' erfc, the highest coefficient first, for half of the book's variable.
-_ERFC: Final = (
-    512 * 0.17087277, 256 * -0.82215223, 128 * 1.48851587, 64 * -1.13520398, 32 * 0.27886807, 16 * -0.18628806,
-    8 * 0.09678418, 4 * 0.37409196, 2 * 1.00002368, -1.26551223,
-)  # fmt: skip
+#: Coefficients of polynomials in s, the highest first, whose quotient is exp(s**2 / 2) erfc(s / sqrt2) / 2 for s up to 15 with
+#: a relative error of 1.2e-8. All are positive, so no sum cancels.
+_TAIL_NUMERATOR: Final = (4.1238796e-3, 4.06841151e-2, 1.83385909e-1, 4.38498110e-1, 0.5)
+_TAIL_DENOMINATOR: Final = (1.0336915e-2, 1.01986334e-1, 4.6986869e-1, 1.20312881, 1.67488122, 1.0)
 
 
 def _relu(b: Builder, x: Value, alpha: Value, beta: Value) -> Value:
@@ -55,25 +54,11 @@ def _relu(b: Builder, x: Value, alpha: Value, beta: Value) -> Value:
     return b.select(b.fcmp_ordered(">", x, zero), x, b.select(b.or_(leaks, not_a_number), negative, zero))
 
 
-def _polynomial(b: Builder, x: Value, coefficients: tuple[float, ...]) -> Value:
-    """Return a polynomial, the highest coefficient first.
-
-    With vectors of 256 bits, of which a processor has fewer in flight than the chain of products is long, pairs of terms are
-    added first.
-    """
-    terms = [constant(c, x.type) for c in coefficients]
-    if isa_of(b) != "x86-64-v3":
-        p = terms[0]
-        for term in terms[1:]:
-            p = fma(b, p, x, term)
-        return p
-    if len(terms) % 2:
-        terms.insert(0, constant(0.0, x.type))
-    terms = [fma(b, high, x, low) for high, low in zip(terms[::2], terms[1::2], strict=True)]
-    square = b.fmul(x, x)
-    p = terms[0]
-    for term in terms[1:]:
-        p = fma(b, p, square, term)
+def _horner(b: Builder, x: Value, coefficients: tuple[float, ...]) -> Value:
+    """Return a polynomial, the highest coefficient first."""
+    p: Value = constant(coefficients[0], x.type)
+    for c in coefficients[1:]:
+        p = fma(b, p, x, constant(c, x.type))
     return p
 
 
@@ -87,12 +72,8 @@ def _tanh(b: Builder, x: Value, alpha: Value, beta: Value) -> Value:
         return apply(b, "copysign", b.fdiv(e, b.fadd(e, constant(2.0, VD))), x)
     x = maximum(b, constant(-8.6643, x.type), minimum(b, constant(8.6643, x.type), x))
     square = b.fmul(x, x)
-    p = constant(1.394553628e-8, x.type)
-    for c in (2.102733560e-5, 3.520756727e-3, 1.340216100e-1):
-        p = fma(b, p, square, constant(c, x.type))
-    q = constant(8.015776984e-7, x.type)
-    for c in (3.326951409e-4, 2.597254514e-2, 4.673548340e-1, 1.0):
-        q = fma(b, q, square, constant(c, x.type))
+    p = _horner(b, square, (1.394553628e-8, 2.102733560e-5, 3.520756727e-3, 1.340216100e-1))
+    q = _horner(b, square, (8.015776984e-7, 3.326951409e-4, 2.597254514e-2, 4.673548340e-1, 1.0))
     found = b.fdiv(fma(b, p, b.fmul(square, x), x), q)
     return maximum(b, constant(-1.0, x.type), minimum(b, constant(1.0, x.type), found))
 
@@ -104,17 +85,16 @@ def _elu(b: Builder, x: Value, alpha: Value, beta: Value) -> Value:
 
 
 def _logistic(b: Builder, x: Value, alpha: Value, beta: Value, denormal: bool = False) -> Value:
-    """Return 1 / (1 + exp(-x)) through exp(-|x|), which keeps its precision if the result is small.
+    """Return exp(x) / (1 + exp(x)), which keeps its precision if the result is small; it is 1 from x = 30 on in float32.
 
     A result below the normal range may be 0 unless it is to be ``denormal``: the factor of another number.
     """
-    if x.type != VD and isa_of(b) == "x86-64-v3":
-        # Of a large number, exp(x) / (1 + exp(x)) is 1.
+    if x.type != VD:
         e = emit_exp_below(b, minimum(b, constant(30.0), x), denormal=denormal, short=True)
         return b.fdiv(e, b.fadd(e, constant(1.0)))
-    small = emit_exp_below(b, b.fneg(apply(b, "fabs", x)), denormal=denormal)
-    above = b.select(is_negative(b, x), small, constant(1.0, x.type))
-    return b.fdiv(above, b.fadd(small, constant(1.0, x.type)))
+    small = emit_exp(b, b.fneg(apply(b, "fabs", x)))
+    above = b.select(is_negative(b, x), small, constant(1.0, VD))
+    return b.fdiv(above, b.fadd(small, constant(1.0, VD)))
 
 
 def _softplus(b: Builder, x: Value, alpha: Value, beta: Value) -> Value:
@@ -136,29 +116,21 @@ def _clip(b: Builder, x: Value, alpha: Value, beta: Value) -> Value:
 
 
 def _gelu_erf(b: Builder, x: Value, alpha: Value, beta: Value) -> Value:
-    """Return x/2 erfc(-x/sqrt2), erfc by Chebyshev fitting (Numerical Recipes, 3rd ed., 6.2.2), relative error 1.2e-7.
+    """Return x/2 erfc(-x/sqrt2), erfc of a positive number as a bell and a quotient of polynomials.
 
     Beyond 15 the result is 0 in float32. In float64 erfc is the C library's.
     """
     if x.type == VD:
         tail = each(b, "erfc", b.fmul(x, constant(-math.sqrt(0.5), VD)))
         return b.fmul(b.fmul(constant(0.5, VD), x), tail)
-    size = minimum(b, constant(15.0, x.type), apply(b, "fabs", x))
-    # t is half of the book's; its coefficients are multiplied by powers of two.
-    t = b.fdiv(constant(0.5, x.type), fma(b, size, constant(math.sqrt(0.125), x.type), constant(1.0, x.type)))
-    p = _polynomial(b, t, _ERFC)
-    # exp(p - size * size / 2), with the rounding errors of the product and the difference added as a factor.
-    half = b.fmul(size, constant(0.5, x.type))
-    square = b.fmul(half, size)
-    exponent = b.fsub(p, square)
-    lost = b.fsub(b.fsub(p, b.fadd(exponent, square)), product_error(b, half, size, square))
-    tail = b.fmul(t, emit_exp_below(b, exponent, limited=False, short=True))
-    tail = fma(b, tail, lost, tail)
-    return b.fmul(x, b.select(is_negative(b, x), tail, b.fsub(constant(1.0, x.type), tail)))
+    size = minimum(b, constant(15.0), apply(b, "fabs", x))
+    above, below = (_horner(b, size, terms) for terms in (_TAIL_NUMERATOR, _TAIL_DENOMINATOR))
+    tail = b.fmul(emit_bell(b, size), b.fdiv(above, below))
+    return b.fmul(x, b.select(is_negative(b, x), tail, b.fsub(constant(1.0), tail)))
 
 
 def _gelu_tanh(b: Builder, x: Value, alpha: Value, beta: Value) -> Value:
-    """Return x logistic(z), z = 2 sqrt(2 / pi) (x + 0.044715 x**3), through exp(-|z|).
+    """Return x logistic(z), z = 2 sqrt(2 / pi) (x + 0.044715 x**3), through exp(z).
 
     The rounding errors of x * x and z are added as a factor. Beyond 16 the result is x or 0 in float32.
     """
@@ -166,28 +138,19 @@ def _gelu_tanh(b: Builder, x: Value, alpha: Value, beta: Value) -> Value:
         z = b.fmul(constant(2.0 * math.sqrt(2.0 / math.pi), VD), x)
         cubic = b.fmul(b.fmul(constant(0.044715, VD), x), x)
         return b.fmul(x, _logistic(b, b.fmul(z, b.fadd(cubic, constant(1.0, VD))), alpha, beta))
-    by_sign = isa_of(b) != "x86-64-v3"
-    if by_sign:
-        size = minimum(b, constant(16.0, x.type), apply(b, "fabs", x))
-    else:
-        # Of a large number, exp(z) / (1 + exp(z)) is 1.
-        size = maximum(b, constant(-16.0, x.type), minimum(b, constant(6.0, x.type), x))
+    # Of a large number, exp(z) / (1 + exp(z)) is 1.
+    size = maximum(b, constant(-16.0), minimum(b, constant(6.0), x))
     square = b.fmul(size, size)
-    cubic = constant(2.0 * math.sqrt(2.0 / math.pi) * 0.044715, x.type)
-    inner = fma(b, cubic, square, constant(2.0 * math.sqrt(2.0 / math.pi), x.type))
+    cubic = constant(2.0 * math.sqrt(2.0 / math.pi) * 0.044715)
+    inner = fma(b, cubic, square, constant(2.0 * math.sqrt(2.0 / math.pi)))
     z = b.fmul(size, inner)
     lost = product_error(b, size, inner, z)
     lost = fma(b, b.fmul(size, cubic), product_error(b, size, size, square), lost)
     if isa_of(b) not in ("x86-64-v3", "x86-64-v4"):  # without FMA, the product in the inner sum is rounded, too
         lost = fma(b, size, product_error(b, cubic, square, b.fmul(cubic, square)), lost)
-    if not by_sign:
-        e = emit_exp_below(b, z, denormal=True, short=True)
-        e = fma(b, e, lost, e)
-        return b.fmul(x, b.fdiv(e, b.fadd(e, constant(1.0, x.type))))
-    small = emit_exp_below(b, b.fneg(z), denormal=True)
-    small = fma(b, small, b.fneg(lost), small)
-    above = b.select(is_negative(b, x), small, constant(1.0, x.type))
-    return b.fmul(x, b.fdiv(above, b.fadd(small, constant(1.0, x.type))))
+    e = emit_exp_below(b, z, denormal=True, short=True)
+    e = fma(b, e, lost, e)
+    return b.fmul(x, b.fdiv(e, b.fadd(e, constant(1.0))))
 
 
 def _line(b: Builder, x: Value, alpha: Value, beta: Value) -> Value:
