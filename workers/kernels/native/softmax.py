@@ -2,7 +2,8 @@
 
 ``row`` walks along the axis with 16 of its elements a vector: contiguous rows, or blocks of 16 channels. ``strided``
 has 16 independent rows a vector and steps along the axis. Both read a row three times: maximum, sum of exponentials
-(added in groups, so that errors do not grow with the row), result. ``strided`` reads short rows once. NaN anywhere makes the
+(added in groups, so that errors do not grow with the row), result. ``row`` finds a row's maximum beside the exponentials of the
+row before it, which take longer than their loads. ``strided`` reads short rows once. NaN anywhere makes the
 whole row NaN.
 """
 
@@ -56,29 +57,36 @@ def _row(logarithm: bool, dtype: str, streams: bool) -> tuple[Callable[..., None
     put = _putter(of)
     keeps = dtype in _KEEPS and not logarithm
 
+    @inlined
+    def place(item: int, positions: int, image: int, position: int) -> int:
+        """Return how many bytes behind the first element a row begins."""
+        batch = item // positions
+        return size * (batch * image + (item - batch * positions) * position)
+
+    @inlined
+    def part_below(address: int, lanes: int) -> Any:
+        """Return the first ``lanes`` lanes, minus infinity behind them."""
+        return vkeep_or(load_tail(address, lanes), lanes, fill(real(-np.inf)))
+
     def kernel(
         begin: int, end: int, src: int, dst: int, positions: int, image: int, position: int, step: int,
         vectors: int, tail: int, full: int,
     ) -> None:  # fmt: skip
-        lowest, zero = fill(real(-np.inf)), fill(real(0.0))
+        zero, stride = fill(real(0.0)), size * step
+        last = stride * (vectors - 1)
+        offset = place(begin, positions, image, position)
+        most = part_below(src + offset + last, tail)
+        for at in range(src + offset, src + offset + last, stride):
+            most = vmax(load(at), most)
         for item in range(begin, end):
-            batch = item // positions
-            offset = size * (batch * image + (item - batch * positions) * position)
             source, target = src + offset, dst + offset
+            row, offset = offset, place(min(item + 1, end - 1), positions, image, position)
+            following = src + offset
             room = row_room() if streams else 0
             if streams:
-                target = place_in_room(dst + offset, room)
-            stride = size * step
-            last = stride * (vectors - 1)
-            most, also = vkeep_or(load_tail(source + last, tail), tail, lowest), lowest
-            at = 0
-            while at + stride < last:
-                most = vmax(load(source + at), most)
-                also = vmax(load(source + at + stride), also)
-                at += 2 * stride
-            if at < last:
-                most = vmax(load(source + at), most)
-            shift = fill(vmax_lane(vmax(most, also)))
+                target = place_in_room(dst + row, room)
+            shift = fill(vmax_lane(most))
+            most = part_below(following + last, tail)
             total = zero
             at = 0
             while at < last:
@@ -86,8 +94,9 @@ def _row(logarithm: bool, dtype: str, streams: bool) -> tuple[Callable[..., None
                 part = zero
                 while at < stop:
                     if streams:
-                        prefetch(source + last + at)
+                        prefetch(following + last + at)
                     power = vexp_below(vsub(load(source + at), shift))
+                    most = vmax(load(following + at), most)
                     part = vadd(part, power)
                     if keeps:
                         store(target + at, power)
@@ -114,7 +123,7 @@ def _row(logarithm: bool, dtype: str, streams: bool) -> tuple[Callable[..., None
                     at += stride
                 put(target + last, vmul(power, scale), tail, full)
             if streams:
-                put_row(dst + offset, room, last + size * tail, item == begin, item == end - 1)
+                put_row(dst + row, room, last + size * tail, item == begin, item == end - 1)
 
     return kernel, types.void(*[types.int64] * 11)
 

@@ -108,6 +108,16 @@ def test_running_sums_of_avx512_move_lanes_by_shuffles(kind: str, tmp_path: Path
 
 
 @pytest.mark.skipif(shutil.which("objdump") is None, reason="needs objdump")
+def test_softmax_finds_the_maximum_of_the_next_row_beside_exponentials(tmp_path: Path) -> None:
+    spec = KernelSpec.of("softmax", part="row", dtype="f32", logarithm=False, streams=False)
+    (body,) = loops(compile_kernel(spec, V4), tmp_path, r"\svscalefps")
+    assert "vmaxps" in joined(body)
+    assert "%rsp" not in joined(body)
+    # The exponential itself needs 13 instructions; one more each for the difference, the sum and the maximum.
+    assert sum(bool(re.search(r"\sv(?!mov)", line)) for line in body) <= 16
+
+
+@pytest.mark.skipif(shutil.which("objdump") is None, reason="needs objdump")
 @pytest.mark.parametrize(
     ("rows", "tag", "generator"),
     [(64, "any", "integer_bytes"), (64, "any", "integer_fits"), (1, "", "integer_rows"), (4, "", "integer_rows")],
