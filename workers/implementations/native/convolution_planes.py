@@ -22,8 +22,9 @@ _COPY = 16 << 10
 _ON_STACK = 32 << 10
 #: Columns of an item: so many rows of the copy stay in the first-level cache.
 _PIECE = 256
-#: Rows of a tile, of which a band has whole ones.
+#: Rows of a tile, of which a band has whole ones; and those of a tall one, which takes less time for each.
 _ROWS = 4
+_TALL = {"x86-64-v4": 8}
 #: Weights of windows whose taps are written out, and rows of others of which those of a column are.
 _WRITTEN_OUT = 49
 _COLUMN = 32
@@ -53,9 +54,12 @@ class NativePlanesConvolution(RowMajorConvolution):
         # The copy has the rows of as many slabs as the window.
         depth = window.depth
         most = (_COPY // (row * depth.kernel) - window.reach[0] - 1) // down + 1
-        most = max(_ROWS, most // _ROWS * _ROWS)
+        taps = (depth.kernel, *window.kernel)
+        written = taps if math.prod(taps) <= _WRITTEN_OUT else (0, taps[1] * (taps[1] <= _COLUMN), 0)
+        rows = _rows(target.isa, height) if written[1] else _ROWS
+        most = max(rows, most // rows * rows)
         bands = -(-height // most)
-        band = -(-height // (_ROWS * bands)) * _ROWS
+        band = -(-height // (rows * bands)) * rows
         bands = -(-height // band)
         slab = ((min(band, height) - 1) * down + window.reach[0] + 1) * row
         room = depth.kernel * slab
@@ -70,13 +74,18 @@ class NativePlanesConvolution(RowMajorConvolution):
             ("s", 0), *ints(sizes), ("f", low), ("f", bound),
         )  # fmt: skip
         items = op.dst.dims[0] * op.dst.dims[1] * depth.out * bands * pieces
-        taps = (depth.kernel, *window.kernel)
-        written = taps if math.prod(taps) <= _WRITTEN_OUT else (0, taps[1] * (taps[1] <= _COLUMN), 0)
         on_stack = room <= _ON_STACK
+        more = {"rows": rows} if rows != _ROWS else {}
         kernel = KernelSpec.of(
-            "conv_planes", kernel=written, stride=window.stride, dilation=window.dilation, on_stack=on_stack
+            "conv_planes", kernel=written, stride=window.stride, dilation=window.dilation, on_stack=on_stack, **more
         )  # fmt: skip
         return Program((kernel,), (Launch(0, args, items),), scratchpad=0 if on_stack else items * room)
+
+
+def _rows(isa: str, height: int) -> int:
+    """Return the rows of a tile: many if a plane has whole ones, so that no row is computed alone."""
+    tall = _TALL.get(isa, _ROWS)
+    return tall if height % tall == 0 else _ROWS
 
 
 def _as_rows(op: Convolution) -> Convolution:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from functools import reduce
 from typing import Any, Final
 
 import llvmlite.ir as ir
@@ -29,6 +30,7 @@ from .vec import (
     call,
     constant,
     fma,
+    isa_of,
     lanes_below,
     load,
     maximum,
@@ -45,18 +47,25 @@ from .vec import (
 
 #: Bytes of a copy that is on the stack.
 ROOM: Final = 32 << 10
-#: Rows of a tile whose taps are not written out; and those of one whose columns are, by ISA level.
+#: Rows of a tile whose taps are not written out; and those of one whose columns are, by ISA level, at most.
 _ROWS: Final = 4
-_ROWS_OF_COLUMNS: Final = {"x86-64": 2, "x86-64-v2": 2, "x86-64-v3": 3, "x86-64-v4": 4}
+_ROWS_OF_COLUMNS: Final = {"x86-64": 2, "x86-64-v2": 2, "x86-64-v3": 3, "x86-64-v4": 8}
+#: Sums at least of a tile of columns: two additions begin in a cycle, and each takes four.
+_SUMS: Final = {"x86-64-v4": 8}
 
 
 def make(
-    isa: str, kernel: tuple[int, int, int], stride: tuple[int, int], dilation: tuple[int, int], on_stack: bool
+    isa: str,
+    kernel: tuple[int, int, int],
+    stride: tuple[int, int],
+    dilation: tuple[int, int],
+    on_stack: bool,
+    rows: int = 4,
 ) -> tuple[Callable[..., None], Any]:
     """Return the kernel for a window, whose taps are written out, or those of a column alone: ``kernel`` is (0, height, 0).
 
     It is for any window if that is (0, 0, 0). A ``dilation`` of 1 is dense. The copy of an item has at most `ROOM` bytes if it is
-    ``on_stack``.
+    ``on_stack``. A tile whose taps or columns are written out has ``rows``, or as many as registers hold.
 
     Arguments: addresses of src, weights (row-major), bias (0: none), dst, residual (0: none) and scratch memory; its bytes for
     one item; channels of dst, and of these for a channel of src; height and width of src and dst; bands of a plane and rows of
@@ -66,11 +75,13 @@ def make(
     """
     (down, right), (reach_y, reach_x) = stride, dilation
     written_out, has_columns = kernel[2] > 0, kernel[1] > 0
-    few = rows_of_tile(isa, kernel[1]) if written_out else _ROWS_OF_COLUMNS[isa] if has_columns else _ROWS
+    few = _ROWS
+    if has_columns:
+        few = min(rows, rows_of_tile(isa, kernel[1], rows) if written_out else _ROWS_OF_COLUMNS[isa])
     tile = _make_tile(few, kernel, stride, dilation)
     one = _make_tile(1, kernel, stride, dilation)
-    tile_by_columns = _make_tile_by_columns(few, kernel[1], stride, dilation)
-    one_by_columns = _make_tile_by_columns(1, kernel[1], stride, dilation)
+    tile_by_columns = _make_tile_by_columns(few, -(-_SUMS.get(isa, 1) // few), kernel[1], stride, dilation)
+    one_by_columns = _make_tile_by_columns(1, _SUMS.get(isa, 1), kernel[1], stride, dilation)
     copy_row = make_copy_row(right)
     # With AVX-512, masked loads take the time of others.
     frames = isa != "x86-64-v4" and right <= 2
@@ -197,10 +208,10 @@ def make(
     return depthwise, types.void(*[types.int64] * 31, types.float64, types.float64)
 
 
-def rows_of_tile(isa: str, height: int) -> int:
+def rows_of_tile(isa: str, height: int, most: int = _ROWS) -> int:
     """Return the rows of a tile: as many as registers hold the sums of, beside the weights of a column of the window."""
     if height == 0 or isa == "x86-64-v4":
-        return _ROWS
+        return most
     return max(1, min(_ROWS, (14 - height) // 2 if isa == "x86-64-v3" else (14 - height) // 4))
 
 
@@ -253,8 +264,13 @@ def _emit_sums(
     return sums
 
 
-def _make_tile_by_columns(rows: int, height: int, stride: tuple[int, int], dilation: tuple[int, int]) -> Any:
-    """Return the intrinsic that does the same in a loop over the columns of all slabs of the window, whose number is given."""
+def _make_tile_by_columns(
+    rows: int, parts: int, height: int, stride: tuple[int, int], dilation: tuple[int, int]
+) -> Any:
+    """Return the intrinsic that does the same in a loop over the columns of all slabs of the window, whose number is given.
+
+    A row has a sum of each ``parts``-th row of the window: additions to one sum wait for each other.
+    """
 
     @intrinsic
     def tile(
@@ -268,22 +284,29 @@ def _make_tile_by_columns(rows: int, height: int, stride: tuple[int, int], dilat
             b.branch(turn)
             b.position_at_end(turn)
             z, x, base, factor = (b.phi(I64) for _ in range(4))
-            carried = [b.phi(VF) for _ in range(rows)]
+            carried = [b.phi(VF) for _ in range(rows * parts)]
             reach = b.mul(x, I64(dilation[1]))
             aside = b.mul(phase, b.urem(reach, I64(stride[1])))
             aside = b.add(b.add(base, aside), b.mul(b.udiv(reach, I64(stride[1])), I64(4)))
             lines = sorted({one * stride[0] + y * dilation[0] for one in range(rows) for y in range(height)})
             sums, factors, below = list(carried), dict[int, Value](), b.mul(columns, I64(4))
+            last, line_at, factor_at = 0, aside, factor
             for number in lines:
-                seen = load(b, b.add(aside, b.mul(row, I64(number))))
+                # A fence behind the sums so far: else LLVM would load later lines and factors, and keep vectors on the stack.
+                seen_by = sums if isa_of(b) == "x86-64-v4" else []
+                kind = ir.FunctionType(I64, [I64, *(VF for _ in seen_by)])
+                line_at = b.add(line_at, b.mul(row, I64(number - last)))
+                line_at, last = b.asm(kind, "", f"=r,0{',v' * len(seen_by)},~{{memory}}", [line_at, *seen_by], True), number
+                seen = load(b, line_at)
                 for one in range(rows):
                     y, apart = divmod(number - one * stride[0], dilation[0])
                     if apart == 0 and 0 <= y < height:
                         if y not in factors:
                             # As late as possible: registers hold the factors of as many taps as a line has, not of all.
-                            place = pointer(b, b.add(factor, b.mul(below, I64(y))), F32)
-                            factors[y] = splat(b, b.load(place, align=4))
-                        sums[one] = fma(b, seen, factors[y], sums[one])
+                            factors[y] = splat(b, b.load(pointer(b, factor_at, F32), align=4))
+                            factor_at = b.add(factor_at, below)
+                        place_of = one * parts + y % parts
+                        sums[place_of] = fma(b, seen, factors[y], sums[place_of])
             following = b.add(x, I64(1))
             is_last = b.icmp_signed("==", following, columns)
             skipped = b.mul(below, I64(height - 1))
@@ -291,13 +314,15 @@ def _make_tile_by_columns(rows: int, height: int, stride: tuple[int, int], dilat
                 b.add(z, b.zext(is_last, I64)), b.select(is_last, I64(0), following), b.select(is_last, b.add(base, slab), base),
                 b.add(b.add(factor, I64(4)), b.select(is_last, skipped, I64(0))), *sums,
             )  # fmt: skip
-            firsts = (I64(0), I64(0), at, taps, *[start] * rows)
+            nothing = [constant(0.0)] * (parts - 1)
+            firsts = (I64(0), I64(0), at, taps, *[start, *nothing] * rows)
             for phi, first, after in zip((z, x, base, factor, *carried), firsts, afters, strict=True):
                 phi.add_incoming(first, before)
                 phi.add_incoming(after, turn)
             b.cbranch(b.icmp_signed("<", afters[0], slabs), turn, ended)
             b.position_at_end(ended)
-            _emit_finish(b, sums, *a[6:11], *a[13:])
+            whole = [sums[one * parts : (one + 1) * parts] for one in range(rows)]
+            _emit_finish(b, [reduce(b.fadd, each) for each in whole], *a[6:11], *a[13:])
             return context.get_dummy_value()
 
         numbers = [types.int64] * 5

@@ -35,6 +35,8 @@ PROBLEMS = [
     pytest.param((1, 2, 90, 40), (7, 7), (1, 1), (0, 0), (3, 3), (3, 3), id="several bands"),
     pytest.param((1, 2, 12, 600), (3, 3), (1, 1), (1, 1), (2, 2), (2, 2), id="pieces of rows"),
     pytest.param((1, 2, 30, 23), (9, 9), (1, 1), (0, 0), (4, 4), (4, 4), id="a loop over columns"),
+    pytest.param((1, 2, 24, 37), (3, 3), (1, 1), (0, 0), (1, 1), (1, 1), id="tall tiles"),
+    pytest.param((1, 2, 40, 23), (31, 9), (1, 1), (0, 0), (15, 4), (15, 4), id="tall tiles with a loop over columns"),
     pytest.param((1, 2, 31, 47), (11, 9), (2, 3), (1, 0), (9, 4), (7, 3), id="a loop over columns with gaps"),
     pytest.param((1, 2, 40, 21), (33, 3), (1, 1), (0, 0), (16, 1), (16, 1), id="a window with loops"),
     pytest.param((2, 3, 5, 6, 18), (3, 3, 3), (1, 1, 1), (0, 0, 0), (1, 1, 1), (1, 1, 1), id="slabs"),
@@ -121,9 +123,12 @@ def check(
 
 
 @pytest.mark.skipif(shutil.which("objdump") is None, reason="needs objdump")
-@pytest.mark.parametrize("window", [(1, 3, 3), (1, 5, 5), (1, 7, 7), (3, 3, 3), (0, 9, 0), (0, 0, 0)])
-def test_no_vector_of_a_tile_lives_on_the_stack(window: tuple[int, int, int], tmp_path: Path) -> None:
-    spec = KernelSpec.of("conv_planes", kernel=window, stride=(1, 1), dilation=(1, 1), on_stack=True)
+@pytest.mark.parametrize(
+    ("window", "rows"),
+    [((1, 3, 3), 8), ((1, 5, 5), 4), ((1, 7, 7), 8), ((3, 3, 3), 4), ((0, 9, 0), 4), ((0, 31, 0), 8), ((0, 0, 0), 4)],
+)
+def test_no_vector_of_a_tile_lives_on_the_stack(window: tuple[int, int, int], rows: int, tmp_path: Path) -> None:
+    spec = KernelSpec.of("conv_planes", kernel=window, stride=(1, 1), dilation=(1, 1), on_stack=True, rows=rows)
     (tmp_path / "k.o").write_bytes(compile_kernel(spec, "x86-64-v4"))
     command = ["objdump", "-d", "--no-show-raw-insn", str(tmp_path / "k.o")]
     listing = subprocess.run(command, capture_output=True, text=True, check=True).stdout
