@@ -45,9 +45,12 @@ class ConstantKeys:
 
 
 def source_form(constant: Constant, planned: PrimitiveDesc) -> PrimitiveDesc:
-    """Return the reorder that brings a constant into its layout: ``planned``, or one that reads the constant where it is."""
-    found = constant.in_order()
-    if planned.target.engine_kind != "cpu" or found is None or found[1] == planned.memories()[Arg.SRC]:
+    """Return the reorder that brings a constant into its layout: ``planned``, or one that reads the constant where it is.
+
+    A plan that has the constant in another shape reads it row-major.
+    """
+    found, source = constant.in_order(), planned.memories()[Arg.SRC]
+    if planned.target.engine_kind != "cpu" or found is None or found[1].dims != source.dims or found[1] == source:
         return planned
     return _reorder_from(found[1], planned)
 

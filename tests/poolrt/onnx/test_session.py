@@ -154,6 +154,15 @@ def test_options_that_act_do(cache: PrimitiveProvider, tmp_path: Path) -> None:
         made.run(None, _FEED, stopped)
 
 
+def test_a_graph_as_it_was_imported_multiplies_batches_by_a_matrix(cache: PrimitiveProvider) -> None:
+    options = ort.SessionOptions()
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    dims, kind = (2, 3, 5, 7), TensorProto.FLOAT
+    x, w = np.arange(210, dtype=np.float32).reshape(dims), np.arange(28, dtype=np.float32).reshape(7, 4)
+    made = model([helper.make_node("MatMul", ["x", "w"], ["y"])], {"x": (kind, dims)}, {"y": (kind, None)}, {"w": w})
+    np.testing.assert_array_equal(session(made, cache, sess_options=options).run(None, {"x": x})[0], x @ w)
+
+
 def test_options_have_the_names_and_defaults_of_onnx_runtime() -> None:
     for mine, theirs in (
         (ort.SessionOptions(), onnxruntime.SessionOptions()),
