@@ -212,11 +212,12 @@ class Tensors:
     def slice(
         self, x: Operand, starts: Sequence[int], ends: Sequence[int], axes: Sequence[int], steps: Sequence[int]
     ) -> Operand:
-        """Slice as ONNX does: steps may be negative, and ends before the first element."""
+        """Slice as ONNX does: steps may be negative, ends before the first element, and starts before it mean it then."""
         sizes = shape_of(x)
         index = [slice(None)] * len(sizes)
         for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
             axis = normalize_axis(axis, len(sizes))
+            start = start if step > 0 else max(start, -sizes[axis])
             # An end before the first element, when walking backwards, cannot be written as a Python index.
             index[axis] = slice(start, None if step < 0 and end < -sizes[axis] else end, step)
         if not isinstance(x, Value):

@@ -222,6 +222,7 @@ CASES: list[Case] = [
         activations=["Relu"],
     ),
     case("Slice", IMAGE, {"s": integers(3, -1), "e": integers(-99, 2), "a": integers(1, 3), "t": integers(-2, -1)}),
+    case("Slice", IMAGE, {"s": integers(-12, -10), "e": integers(-99, -9), "a": integers(2, 3), "t": integers(-1, -2)}),
     case("Slice", IMAGE, starts=[1, 0], ends=[3, -1], axes=[1, 2], opset=9),
     case("Gather", IMAGE, {"i": np.array([[2, -1], [0, 0]], np.int64)}, axis=1),
     case("Gather", IMAGE, {"i": np.array(-2, np.int64)}, axis=2),
