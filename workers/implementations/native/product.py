@@ -169,11 +169,11 @@ def describe(shape: Shape, left: MemoryDesc, right: MemoryDesc, bias: bool, attr
     # A kernel of two vectors computes a lone one as well as a kernel of its own would.
     blocks = output_blocks(isa, heights[0], max(vectors, 2))
     low, bound = bounds(attr)
-    slices = _slices(shape, right, tiles, blocking) if low == -math.inf else [(0, shape.depth)]
+    slices = _slices(shape, right, tiles, height, blocking) if low == -math.inf else [(0, shape.depth)]
     most = slices[0][1]
     # The table begins with zeros, both factors of a product over nothing.
     build = NestBuilder(bytes(64))
-    strip_tiles = min(tiles, max(_STRIP_TILES, blocking.strip // (max(most, 1) * height * 4)))
+    strip_tiles = _strip_tiles(most, tiles, height, blocking)
     strips = -(-tiles // strip_tiles)
     parts = -(-vectors // blocks)
     items = len(shape.batch) * strips * parts
@@ -215,13 +215,18 @@ def describe(shape: Shape, left: MemoryDesc, right: MemoryDesc, bias: bool, attr
     return build.program()
 
 
-def _slices(shape: Shape, right: MemoryDesc, tiles: int, blocking: _Blocking) -> list[tuple[int, int]]:
+def _slices(shape: Shape, right: MemoryDesc, tiles: int, height: int, blocking: _Blocking) -> list[tuple[int, int]]:
     """Return (first, count) of the inputs that are summed at once.
 
-    All, or so few that all rows of them stay in the cache and columns that are not packed are read from memory only once.
+    All, or so few that all rows of them stay in the cache and columns that are not packed are read from memory only once. Packed
+    columns are read once for each strip of rows: if no cache holds them, many rows have fewer strips of fewer inputs.
     """
     is_packed = right.tag == packed_tag(right.ndims) or tiles >= _WORTH_SHARING
     most, fits = blocking.slice, is_packed or shape.rows * shape.depth * 4 <= blocking.strip
+    if is_packed and not blocking.copies:
+        is_near = shape.columns * shape.depth * 4 <= blocking.strip
+        fits = is_near or _strip_tiles(shape.depth, tiles, height, blocking) == tiles
+        most = max(most, blocking.strip // (4 * shape.rows))
     if blocking.copies:
         fits = tiles < _WORTH_PACKING
         if fits and shape.rows > _PAIR and _is_far(right):
@@ -231,6 +236,11 @@ def _slices(shape: Shape, right: MemoryDesc, tiles: int, blocking: _Blocking) ->
     number = min(-(-shape.depth // most), blocking.slices)
     count = -(-shape.depth // (16 * number)) * 16
     return [(first, min(count, shape.depth - first)) for first in range(0, shape.depth, count)]
+
+
+def _strip_tiles(depth: int, tiles: int, height: int, blocking: _Blocking) -> int:
+    """Return the tiles whose rows, with so many inputs, are multiplied by all columns before the next ones."""
+    return min(tiles, max(_STRIP_TILES, blocking.strip // (max(depth, 1) * height * 4)))
 
 
 def _is_far(right: MemoryDesc) -> bool:

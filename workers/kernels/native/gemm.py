@@ -43,6 +43,7 @@ def make(isa: str, heights: tuple[int, ...], blocks: int, rows: bool, packs: str
     pack = _pack_columns if packs == "columns" else _pack_rows(_AHEAD.get(isa, _FAR))
     together = _TOGETHER.get(isa, 1) if packs == "rows" else 1
     asks = _ASKS.get(isa, "weights")
+    asks_next = asks == "weights" and packs == ""
     wide, narrow = (
         make_tiles({height: _shape(height, width, rows, asks) for height in heights}) for width in (blocks, 1)
     )
@@ -89,8 +90,13 @@ def make(isa: str, heights: tuple[int, ...], blocks: int, rows: bool, packs: str
                     pack(factors, packed, K, columns - first, vectors, right_row, right_column)
                     start, ready = item, item + items
                 factors = packed + (item - start) * blocks * block
-            for number in range(strip * tiles // strips, (strip + 1) * tiles // strips):
+            first_tile = strip * tiles // strips
+            for number in range(first_tile, (strip + 1) * tiles // strips):
                 row = number * height - max(0, number - large)
+                # The first tiles ask for the columns of the next part, a vector each: these come from far.
+                ahead = 0
+                if asks_next and number - first_tile < blocks and part + 1 < parts:
+                    ahead = (blocks + number - first_tile) * block
                 less = int(number >= large)
                 lane_step = left_lane
                 if less:
@@ -113,7 +119,7 @@ def make(isa: str, heights: tuple[int, ...], blocks: int, rows: bool, packs: str
                         biased = 0
                     to = onto + column * 4
                     if width == blocks:
-                        wide(height - less, 1, step, at, left_row, at_right, block, lane, 0, to, 64, dst_row,
+                        wide(height - less, 1, step, at, left_row, at_right, block, lane, ahead, to, 64, dst_row,
                              lane_step, biases, biased, count, to_residual, low32, bound32)  # fmt: skip
                     else:
                         narrow(height - less, 1, step, at, left_row, at_right, block, lane, 0, to, 64, dst_row,

@@ -95,6 +95,22 @@ def test_rows_beyond_the_cache_are_summed_in_slices(native: NativeRunner, depth:
             native.check(case, isa)
 
 
+def test_rows_beyond_the_cache_by_a_packed_matrix_beyond_it_are_summed_in_slices(
+    native: NativeRunner, isa: str
+) -> None:
+    depth = 1030
+    for rows, columns, slices in ((150, 130, 2), (150, 120, 1), (120, 130, 1)):
+        op = Matmul(plain(1, rows, depth), plain(1, depth, columns), plain(1, 1, columns), plain(1, rows, columns))
+        args = {int(arg): integers(md.dims, int(arg)) for arg, md in op.memories().items() if arg != Arg.DST}
+        case = with_weights(Case("packed", op, args, PrimitiveAttr()), "any")
+        pd = primitive_desc(case.op, case.attr, target_of(isa))
+        launched = [pd.program().kernels[run.kernel] for run in pd.program().launches if isinstance(run, Launch)]
+        # Smaller caches hold fewer inputs, whatever the matrix.
+        wanted = slices if isa == "x86-64-v4" else 2
+        assert [spec.generator for spec in launched].count("gemm") == wanted
+        native.check(dataclasses.replace(case, op=pd.op), isa)
+
+
 @pytest.mark.parametrize("rows", [2, 4])
 def test_a_few_rows_by_a_far_matrix_are_summed_in_slices(native: NativeRunner, rows: int, isa: str) -> None:
     depth, columns = 1030, 1030
