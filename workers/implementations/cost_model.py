@@ -39,7 +39,7 @@ _ALGORITHMS: Final = {
 #: Nanoseconds for an element that an index of its own chooses, in addition; for a byte of what several elements are chosen of.
 _CHOSEN: Final = 0.6
 _RANKED: Final = 0.2
-_IMPLEMENTATIONS: Final = {"native:quantised_eltwise": 0.15, "native:byte_sums": 0.15}
+_IMPLEMENTATIONS: Final = {"native:quantised_eltwise": 0.15, "native:byte_sums": 0.06}
 _REFERENCE_BYTES: Final = {"lrn": 50.0}
 #: Nanoseconds for a node of a decision tree that a row visits; half of the rows end before the deepest level.
 _VISIT: Final = 1.0

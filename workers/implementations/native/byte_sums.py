@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import math
+from typing import Final
 
 from ...desc import Arg, PrimitiveAttr, Reduction
 from ...engines.target import Target
 from ...kernels.spec import KernelSpec
 from ..program import Launch, LaunchArgument, Program
 from .implementation import NativeImplementation
+
+#: Bytes of a register of AVX2, whose parts are not loaded.
+_REGISTER: Final = 32
 
 
 class NativeByteSums(NativeImplementation[Reduction]):
@@ -34,8 +38,10 @@ class NativeByteSums(NativeImplementation[Reduction]):
         if op.dst.elements == 0:
             return Program((), ())
         memories: list[LaunchArgument] = [("m", (int(arg), 0)) for arg in (Arg.SRC, Arg.DST)]
-        kernel = KernelSpec.of("byte_sums", signed=op.src.dtype == "s8")
-        return Program((kernel,), (Launch(0, (*memories, ("i", _row(op))), op.dst.elements),))
+        length = _row(op)
+        short = target.isa == "x86-64-v3" and length < _REGISTER
+        kernel = KernelSpec.of("byte_sums", signed=op.src.dtype == "s8", short=short)
+        return Program((kernel,), (Launch(0, (*memories, ("i", length)), op.dst.elements),))
 
 
 def _row(op: Reduction) -> int:

@@ -296,7 +296,10 @@ def _make_tile_by_columns(
                 seen_by = sums if isa_of(b) == "x86-64-v4" else []
                 kind = ir.FunctionType(I64, [I64, *(VF for _ in seen_by)])
                 line_at = b.add(line_at, b.mul(row, I64(number - last)))
-                line_at, last = b.asm(kind, "", f"=r,0{',v' * len(seen_by)},~{{memory}}", [line_at, *seen_by], True), number
+                line_at, last = (
+                    b.asm(kind, "", f"=r,0{',v' * len(seen_by)},~{{memory}}", [line_at, *seen_by], True),
+                    number,
+                )
                 seen = load(b, line_at)
                 for one in range(rows):
                     y, apart = divmod(number - one * stride[0], dilation[0])

@@ -8,6 +8,7 @@ import pytest
 from poolrt.workers.desc import Arg, MemoryDesc, PrimitiveAttr, Reduction
 from poolrt.workers.engines.target import cpu_target
 from poolrt.workers.implementations.primitive_desc import primitive_desc
+from tests.workers.levels import target_of
 from tests.workers.native_runner import NativeRunner
 
 
@@ -16,14 +17,14 @@ def described(dims: tuple[int, ...], out: tuple[int, ...], dtype: str) -> Reduct
 
 
 @pytest.mark.parametrize("dtype", ["u8", "s8"])
-def test_sums_of_every_length_are_exact(native: NativeRunner, dtype: str) -> None:
+def test_sums_of_every_length_are_exact(native: NativeRunner, dtype: str, isa: str) -> None:
     rng, kind = np.random.default_rng(), np.dtype({"u8": np.uint8, "s8": np.int8}[dtype])
     for dims, out in (
-        *(((3, 5, length), (3, 5, 1)) for length in (1, 2, 15, 16, 31, 33, 127, 128, 300)),
+        *(((3, 5, length), (3, 5, 1)) for length in (1, 2, 15, 16, 31, 33, 63, 64, 65, 127, 128, 300)),
         ((2, 9, 7, 7), (2, 9, 1, 1)), ((1, 4, 56, 56), (1, 4, 1, 1)), ((2, 3, 5), (1, 1, 1)), ((1, 7), (1, 7)),
     ):  # fmt: skip
         op = described(dims, out, dtype)
-        pd = primitive_desc(op, PrimitiveAttr(), cpu_target())
+        pd = primitive_desc(op, PrimitiveAttr(), target_of(isa))
         assert pd.impl_name() == "native:byte_sums", str(op)
         axes = tuple(axis for axis in range(len(dims)) if out[axis] == 1)
         limits = np.iinfo(kind)
