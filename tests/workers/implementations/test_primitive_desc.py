@@ -34,6 +34,10 @@ def convolution(engine: Engine, attr: PrimitiveAttr | None = None, **named: Any)
     return Convolution.PrimitiveDesc(engine, md, weights, bias, md, attr=attr, **{**window, **named})
 
 
+#: A window whose taps are so far apart that it reads a padded copy.
+FAR: dict[str, Any] = {"dilations": (2, 2), "padding_l": (3, 3), "padding_r": (3, 3)}
+
+
 @pytest.fixture
 def engine() -> Engine:
     return Engine("cpu")
@@ -62,18 +66,18 @@ def test_implementations_are_walked_through_in_order(engine: Engine) -> None:
 
 
 def test_queries_answer_what_the_descriptor_says(engine: Engine) -> None:
-    pd = convolution(engine, prop="forward_training")
+    pd = convolution(engine, prop="forward_training", **FAR)
     assert pd.query("primitive_kind") == "convolution"
     assert pd.query("prop_kind") == "forward_training"
     assert pd.query("engine") is engine
-    assert pd.query("padding_r") == (1, 1)
+    assert pd.query("padding_r") == (3, 3)
     assert (pd.query("num_of_inputs_s32"), pd.query("num_of_outputs_s32")) == (3, 1)
     assert pd.query("memory_consumption_s64") == pd.pd.program().scratchpad > 0
     assert pd.workspace_desc() == pd.diff_src_desc() == pd.src_desc(7) == pd.query("scratchpad_md") == NOTHING
 
 
 def test_scratch_memory_is_described_only_where_the_user_brings_it(engine: Engine) -> None:
-    pd = convolution(engine, PrimitiveAttr(scratchpad_mode="user"))
+    pd = convolution(engine, PrimitiveAttr(scratchpad_mode="user"), **FAR)
     assert pd.scratchpad_desc() == MemoryDesc((pd.pd.program().scratchpad,), "u8")
     assert pd.query("memory_consumption_s64") == 0
     assert convolution(engine).scratchpad_desc() == NOTHING
@@ -289,7 +293,7 @@ def test_a_primitive_descriptor_needs_neither_compiler_nor_driver() -> None:
 import sys
 from poolrt import Convolution, Engine, MemoryDesc
 md, weights = MemoryDesc((2, 32, 8, 8), "f32", "any"), MemoryDesc((32, 32, 3, 3), "f32", "any")
-pd = Convolution.PrimitiveDesc(Engine("cpu"), md, weights, None, md, (1, 1), (0, 0), (1, 1), (1, 1))
+pd = Convolution.PrimitiveDesc(Engine("cpu"), md, weights, None, md, (1, 1), (2, 2), (3, 3), (3, 3))
 print(pd.impl_name(), pd.query("memory_consumption_s64") > 0, pd.next_impl())
 print({"numba", "llvmlite", "numpy", "pyopencl", "redis", "asyncio"} & set(sys.modules))
 """

@@ -18,8 +18,19 @@ from .blocks import blocked_tag, refuse
 from .chain import chain_source
 from .convolution_chain import bounds, refuse_bounded
 from .convolution_chunks import Sizes, chunks, cut, takes_chunks
-from .convolution_tiles import Tiling, inputs_at_once, strips, tiling
-from .convolution_walks import Corners, Step, Taps, Walks, corners, line_of, spare_of, taps_of
+from .convolution_tiles import Tiling, images_at_once, inputs_at_once, strips, tiling
+from .convolution_walks import (
+    Corners,
+    Step,
+    Taps,
+    Walks,
+    corners,
+    line_of,
+    spare_of,
+    taps_of,
+    trims_at,
+    trims_of,
+)
 from .convolution_window import Window
 from .nest_builder import NestBuilder
 
@@ -61,7 +72,8 @@ class NativeBlockedConvolution:
         window = Window.of(op)
         if not takes_chunks(target.isa, math.prod(window.out)):
             tiles = tiling(target.isa, *window.out, 1, line=line_of(window, target.isa))
-            window = replace(window, spare=spare_of(window, tiles))
+            trims = trims_of(window, tiles, target.isa)
+            window = replace(window, trims=trims) if trims else replace(window, spare=spare_of(window, tiles))
         blocks = op.weights.padded_dims[1] // 16
         planes = op.src.padded_dims[1] // 16
         build = NestBuilder()
@@ -119,8 +131,9 @@ class Reach:
         rows, phases, columns = window.copy()
         slab = rows * phases * columns * 64
         plane = window.slabs * slab
+        front = window.depth.pad * slab if window.trims else 0
         taps = [
-            kd * window.depth.dilation * slab + window.offset(kh, kw, columns) * 64
+            kd * window.depth.dilation * slab - front + window.offset(kh, kw, columns) * 64
             for kd in range(window.depth.kernel)
             for kh in range(window.kernel[0])
             for kw in range(window.kernel[1])
@@ -184,22 +197,29 @@ def reduce(
     slabs, rows, columns = shape
     tiles = tiling(target.isa, rows, columns, blocks, line=line_of(reach.window, target.isa) if reach else ())
     passes = -(-blocks // tiles.blocks)
-    groups = op.dst.dims[0] * op.groups
-    cut = strips(
-        slabs * len(tiles.places), walk.group, sum(lanes for _, lanes, _ in steps) * blocks * 64, passes, groups
-    )
+    dst_block = math.prod(shape) * 64
+    weight_bytes = sum(lanes for _, lanes, _ in steps) * blocks * 64
+    images = images_at_once(op.dst.dims[0], walk.group, weight_bytes)
+    groups = op.dst.dims[0] // images * op.groups
+    cut = strips(images * slabs * len(tiles.places), images * walk.group, weight_bytes, passes, groups)
     low, bound = bounds(attr)
     number = reach.number if reach else 1
     spans = [len(steps)]
     # A residual that is added behind a first bound is added to complete sums only.
     if reach and len(cut) == 2 and low == -math.inf:
         part_bytes = sum(lanes for _, lanes, _ in steps) * min(tiles.blocks, blocks) * 64
-        spans = [number * n for n in inputs_at_once(len(steps) // number, number, walk.group, part_bytes)]
+        spans = [number * n for n in inputs_at_once(len(steps) // number, number, images * walk.group, part_bytes)]
     places = [(slab, *place) for slab in range(slabs) for place in tiles.places]
     needed = [reach.taps(corners(tiles, *place)) if reach else None for place in places]
+    trims = reach.window.trims if reach else ()
+    numbers = trims_at(reach.window) if reach and trims else lambda tile: ()
+    trimmed = [numbers(corners(tiles, *place)) for place in places]
     table = tile_table(tiles, shape, walk)
-    dst_block = math.prod(shape) * 64
-    kernel = KernelSpec.of("conv", tiles=tiles.kinds, blocks=tiles.blocks, step=walk.step, ragged=channels % 16 != 0)
+    dst_image = op.groups * blocks * dst_block
+    more = {"trims": trims} if trims else {}
+    kernel = KernelSpec.of(
+        "conv", tiles=tiles.kinds, blocks=tiles.blocks, step=walk.step, ragged=channels % 16 != 0, **more
+    )
     known: dict[tuple[Step, ...], tuple[LaunchArgument, ...]] = {}
     done = skipped = 0
     for span in spans:
@@ -207,19 +227,25 @@ def reduce(
         begin = reach.plane * (done // number) if reach else 0
         taken = tuple((offset - begin, lanes, skip) for offset, lanes, skip in steps[done : done + span])
         if taken not in known:
-            walks = Walks(taken, operands.weight_row)
+            walks = Walks(taken, operands.weight_row, bool(trims))
+            own = [walks.place(*each) for each in zip(needed, itertools.repeat(number), trimmed)]
             entries = [
-                v for i, taps in enumerate(needed) for v in (*table[3 * i : 3 * i + 3], walks.place(taps, number))
-            ]
+                value
+                for image in range(images)
+                for i, walked in enumerate(own)
+                for value in (
+                    table[3 * i], table[3 * i + 1] + image * walk.image, table[3 * i + 2] + image * dst_image, walked,
+                )
+            ]  # fmt: skip
             known[taken] = tuple(("t", build.table(v)) for v in (walks.steps, walks.walks, entries, list(cut)))
         is_first, is_last = done == 0, done + span == len(steps)
         args: tuple[LaunchArgument, ...] = (
             shifted(operands.src, begin), shifted(operands.weights, skipped), operands.bias if is_first else ("i", 0),
             operands.dst, operands.residual if is_first else operands.dst, *known[taken],
             *ints((len(cut) - 1, op.groups, blocks, channels)),
-            *ints((walk.image, walk.group, walk.row)),
+            *ints((images * walk.image, walk.group, walk.row)),
             *ints((operands.weight_group, operands.weight_block, operands.weight_row)),
-            *ints((op.groups * blocks * dst_block, dst_block)), ("f", low), ("f", bound if is_last else -math.inf),
+            *ints((images * dst_image, dst_block)), ("f", low), ("f", bound if is_last else -math.inf),
         )  # fmt: skip
         build.launch(kernel, args, groups * (len(cut) - 1) * passes)
         done += span

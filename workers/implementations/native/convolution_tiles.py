@@ -86,6 +86,11 @@ def strips(tiles: int, src_bytes: int, weight_bytes: int, passes: int, groups: i
     return tuple(tiles * i // count for i in range(count + 1))
 
 
+def images_at_once(images: int, src_bytes: int, weight_bytes: int) -> int:
+    """Return how many images are cut into strips together: all, if a small image would read weights that no cache keeps."""
+    return images if src_bytes <= _CACHE < weight_bytes else 1
+
+
 def inputs_at_once(blocks: int, taps: int, src_bytes: int, part_bytes: int) -> list[int]:
     """Return how many blocks of inputs each launch over a single strip sums: all of them, if there is one launch.
 

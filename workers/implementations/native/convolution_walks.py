@@ -8,13 +8,16 @@ from functools import cache, partial
 from typing import Final, TypeAlias
 
 from .convolution_tiles import Tiling, even, tile_most
-from .convolution_window import NO_SPARE, Spare, Window
+from .convolution_window import NO_SPARE, Spare, Trim, Window
 
 #: Parts of a row in which other taps are needed, at most, for tiles that end with them.
 _PARTS: Final = 8
 #: What a turn of a tile's loop takes beside its positions, in positions; and the share of the time that is worth other kernels.
 _TURN: Final = 1.5
 _GAIN: Final = 0.95
+#: ISA levels whose tiles leave out positions, and how many of them at most.
+_TRIMMED: Final = ("x86-64-v4",)
+_MARGIN: Final = 2
 #: A step of the batch-reduce kernel: offset in the source, inputs read there, bytes of weights to skip afterwards.
 Step: TypeAlias = tuple[int, int, int]
 #: The first and the last position of a tile: (slab, row, column) each.
@@ -26,32 +29,35 @@ Taps: TypeAlias = "tuple[int, ...] | None"
 class Walks:
     """The tables of steps and of walks through them, which tiles share."""
 
-    def __init__(self, steps: Sequence[Step], weight_row: int) -> None:
-        """Take all steps, block by block of inputs, and the bytes of a row of weights."""
+    def __init__(self, steps: Sequence[Step], weight_row: int, trimmed: bool = False) -> None:
+        """Take all steps, block by block of inputs, the bytes of a row of weights, and whether steps say how they are trimmed."""
         self.steps: list[int] = []
         self.walks: list[int] = []
         self._all = tuple(steps)
         self._row = weight_row
-        self._known: dict[Taps, int] = {}
+        self._trimmed = trimmed
+        self._known: dict[tuple[Taps, tuple[int, ...]], int] = {}
 
-    def place(self, taps: Taps, number: int) -> int:
-        """Return the offset in the table of walks of the steps with these of ``number`` taps."""
+    def place(self, taps: Taps, number: int, trims: tuple[int, ...] = ()) -> int:
+        """Return the offset in the table of walks of the steps with these of ``number`` taps, and each one's trim."""
         if taps is not None and len(taps) in (0, number):
             # A tile has a step at least.
             taps = None
-        if taps not in self._known:
-            self._known[taps] = self._add(taps, number)
-        return self._known[taps]
+        if (taps, trims) not in self._known:
+            self._known[taps, trims] = self._add(taps, number, trims)
+        return self._known[taps, trims]
 
-    def _add(self, taps: Taps, number: int) -> int:
+    def _add(self, taps: Taps, number: int, trims: tuple[int, ...]) -> int:
         place = len(self.walks) * 8
         begin, first, taken = len(self.steps) * 8, 0, 0
         for at, (offset, lanes, skip) in enumerate(self._all):
             if taps is None or at % number in taps:
                 self.steps += [offset, lanes, skip]
+                if self._trimmed:
+                    self.steps.append(trims[at % number])
                 taken += 1
             elif taken:
-                self.steps[-1] += lanes * self._row + skip
+                self.steps[-2 if self._trimmed else -1] += lanes * self._row + skip
             else:
                 first += lanes * self._row + skip
         self.walks += [begin, taken, first]
@@ -89,6 +95,52 @@ def needed(window: Window, axis: int, first: int, last: int) -> tuple[int, ...]:
     pad = (deep.pad, *window.pad)[axis]
     begins = range(first * stride - pad, last * stride - pad + 1, stride)
     return tuple(k for k in range(kernel) if any(0 <= at + k * apart < size for at in begins))
+
+
+def trims_of(window: Window, tiles: Tiling, isa: str) -> tuple[Trim, ...]:
+    """Return how tiles are trimmed that read the source where it is, or nothing if they need a padded copy.
+
+    A copy takes a twentieth of the time of a convolution of few channels. A tile of several rows would leave out positions in
+    each of them.
+    """
+    if isa not in _TRIMMED or window.is_pointwise or window.is_direct or window.stride[1] != 1:
+        return ()
+    if max(window.pad) > _MARGIN or any(len(runs) > 1 for runs in tiles.kinds):
+        return ()
+    deep, (rows, _) = window.depth, window.out
+    if not all(needed(window, axis, at, at) for axis, end in ((0, deep.out), (1, rows)) for at in range(end)):
+        return ()
+    found = [_trims(window, first, last) for first, last in _spans(tiles)]
+    trims = {trim for each in found for trim in each if trim}
+    if not all(map(any, found)) or any(sum(trim) > _MARGIN for trim in trims):
+        return ()
+    return ((0, 0), *sorted(trims - {(0, 0)}))
+
+
+def trims_at(window: Window) -> Callable[[Corners], tuple[int, ...]]:
+    """Return the function of a tile that returns the number of each tap's trim; of a tap that reads nothing, any."""
+
+    @cache
+    def numbers(first: int, last: int) -> tuple[int, ...]:
+        found = [window.trims.index(trim) if trim else 0 for trim in _trims(window, first, last)]
+        return tuple(found * (window.depth.kernel * window.kernel[0]))
+
+    return lambda tile: numbers(tile[0][2], tile[1][2])
+
+
+def _spans(tiles: Tiling) -> set[tuple[int, int]]:
+    """Return the first and the last column of tiles of one run."""
+    return {(column, column + tiles.kinds[kind][0] - 1) for kind, _, column in tiles.places}
+
+
+def _trims(window: Window, first: int, last: int) -> list[Trim | None]:
+    """Return for each tap of a row how many positions of a tile of these columns read padding before it and behind it."""
+    found: list[Trim | None] = []
+    for k in range(window.kernel[1]):
+        shift = k * window.dilation[1] - window.pad[1]
+        trim = max(0, -(first + shift)), max(0, last + shift - window.width + 1)
+        found.append(trim if sum(trim) <= last - first else None)
+    return found
 
 
 def line_of(window: Window, isa: str) -> tuple[int, ...]:

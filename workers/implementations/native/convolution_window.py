@@ -11,6 +11,8 @@ from ...desc import Convolution
 
 #: Rows before and behind, and columns before and behind.
 Spare: TypeAlias = tuple[tuple[int, int], tuple[int, int]]
+#: Positions that a tap leaves out at the beginning and at the end of a tile.
+Trim: TypeAlias = tuple[int, int]
 #: No rows and no columns.
 NO_SPARE: Spare = ((0, 0), (0, 0))
 
@@ -47,6 +49,7 @@ class Window:
     """The spatial side of a convolution: rows and columns (a single dimension is the second, of height 1) and slabs of them.
 
     ``spare`` are the rows and columns at the edges of the padded copy that no tile reads. The copy does not have them.
+    With ``trims`` there is no copy: tiles leave out the positions at their ends from which a tap reads padding.
     """
 
     height: int
@@ -58,6 +61,7 @@ class Window:
     out: tuple[int, int]
     depth: Depth
     spare: Spare = NO_SPARE
+    trims: tuple[Trim, ...] = ()
 
     @classmethod
     def of(cls, op: Convolution) -> Window:
@@ -109,6 +113,8 @@ class Window:
     @property
     def is_direct(self) -> bool:
         """Whether the source can be read in place: no padding, neighbours adjacent, and whole rows where flattened."""
+        if self.trims:
+            return True
         sizes = (self.depth.size, self.height, self.width)
         whole = (self.depth.out, *self.out) == sizes if self.is_pointwise else True
         return self.is_inside and self.stride[1] == 1 and whole
@@ -165,5 +171,5 @@ class Window:
     def offset(self, kh: int, kw: int, columns: int) -> int:
         """Return the place that a tap of the first output reads, in positions of a copy of so many columns."""
         column, phase = divmod(kw * self.dilation[1], self.stride[1])
-        (above, _), (left, _) = self.spare
+        above, left = self.pad if self.trims else (self.spare[0][0], self.spare[1][0])
         return ((kh * self.dilation[0] - above) * self.phases + phase) * columns + column - left

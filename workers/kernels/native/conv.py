@@ -13,30 +13,41 @@ from typing import Any
 import numpy as np
 
 from .compiler import types
-from .reduce_tile import NO_RESIDUAL, TileShape, make_tile
+from .reduce_tile import make_foreseeing_tile
+from .tile_shape import NO_RESIDUAL, TileShape
 from .vec import iload
 
 
 def make(
-    isa: str, tiles: tuple[tuple[int, ...], ...], blocks: int, step: int, ragged: bool
+    isa: str,
+    tiles: tuple[tuple[int, ...], ...],
+    blocks: int,
+    step: int,
+    ragged: bool,
+    trims: tuple[tuple[int, int], ...] = (),
 ) -> tuple[Callable[..., None], Any]:
     """Return the kernel for one or two kinds of ``tiles``.
 
     A tile is a tuple of runs: (7, 7) is two runs of 7 positions. ``step`` is the distance in bytes of neighbours in a
-    run; ``blocks`` are computed at once; ``ragged`` zeroes the lanes behind the last channel.
+    run; ``blocks`` are computed at once; ``ragged`` zeroes the lanes behind the last channel. With ``trims``, a step leaves out
+    positions, see `TileShape`.
 
     Arguments of the kernel, sizes in bytes unless said otherwise: addresses of src, weights, bias (0: none), dst and
-    residual (0: none); the tables ``steps`` (T times src offset, lanes, weights to skip, for each walk), ``walks`` (offset in
-    steps, T, weights to skip first), ``tile_table`` (kind, src offset, dst offset, offset in walks) and ``strip_table`` (first
-    tile of each strip, and the end); then ``strips``, ``groups``, output blocks a group, channels a group, then the strides
-    src_batch, src_group, run (from run to run in src), weight_group, weight_block, weight_row, dst_batch and dst_block, and
-    the lower bounds applied before and after the residual is added (-inf: none; without a residual only the second counts).
+    residual (0: none); the tables ``steps`` (T times src offset, lanes, weights to skip, and with ``trims`` the number of one,
+    for each walk), ``walks`` (offset in steps, T, weights to skip first), ``tile_table`` (kind, src offset, dst offset, offset
+    in walks) and ``strip_table`` (first tile of each strip, and the end); then ``strips``, ``groups``, output blocks a group,
+    channels a group, then the strides src_batch, src_group, run (from run to run in src), weight_group, weight_block,
+    weight_row, dst_batch and dst_block, and the lower bounds applied before and after the residual is added (-inf: none;
+    without a residual only the second counts).
     One item of work is a strip of tiles for ``blocks`` output blocks of one group of one image.
     """
     large, small = tiles[0], tiles[-1]
     tail = "zero" if ragged else "none"
-    wide_first, wide_second = (make_tile(TileShape(runs, blocks, step, 4, tail)) for runs in (large, small))
-    single_first, single_second = (make_tile(TileShape(runs, 1, step, 4, tail)) for runs in (large, small))
+    wide_first, wide_second, single_first, single_second = (
+        make_foreseeing_tile(TileShape(runs, count, step, 4, tail, asks="next", trims=trims))
+        for count in (blocks, 1)
+        for runs in (large, small)
+    )
     two = len(tiles) > 1
 
     def conv(
@@ -68,12 +79,11 @@ def make(
             source = src + image * src_batch + group * src_group
             target = dst + image * dst_batch + (group * group_blocks + block) * dst_block
             rest = min(blocks, group_blocks - block)
-            first_tile = iload(strip_table + strip * 8)
-            for tile in range(first_tile, iload(strip_table + strip * 8 + 8)):
-                # The first tiles ask for the weights of the next part, a block each.
-                ahead = 0
-                if tile - first_tile < blocks and part + 1 < parts:
-                    ahead = (blocks + tile - first_tile) * weight_block
+            first_tile, end_tile = iload(strip_table + strip * 8), iload(strip_table + strip * 8 + 8)
+            # Lines of the next part's weights, which lie behind those of this one: all tiles ask for some.
+            asked = factors + blocks * weight_block
+            unasked = min(blocks, group_blocks - block - blocks) * weight_block // 64
+            for tile in range(first_tile, end_tile):
                 entry = tile_table + tile * 32
                 walk = walks + iload(entry + 24)
                 taken = steps + iload(walk)
@@ -82,25 +92,35 @@ def make(
                 at = source + iload(entry + 8)
                 to = target + iload(entry + 16)
                 is_second = two and iload(entry) != 0
+                # A tile asks for the source of the next one, the last one for its own.
+                to_next = 0
+                if tile + 1 < end_tile:
+                    to_next = iload(entry + 40) - iload(entry + 8)
+                lines = 0
+                if unasked > 0:
+                    turns = (end_tile - tile) * T
+                    lines = (unasked + turns - 1) // turns
                 if blocks == 1 or rest == blocks:
                     if is_second:
-                        wide_second(T, taken, at, run, first, weight_block, weight_row, ahead, to, dst_block, 64,
-                                    0, biases, biased, count, to_residual, low32, bound32)  # fmt: skip
+                        wide_second(T, taken, at, run, first, weight_block, weight_row, asked, to, dst_block, 64, 0,
+                                    biases, biased, count, to_residual, low32, bound32, lines, to_next)  # fmt: skip
                     else:
-                        wide_first(T, taken, at, run, first, weight_block, weight_row, ahead, to, dst_block, 64,
-                                   0, biases, biased, count, to_residual, low32, bound32)  # fmt: skip
+                        wide_first(T, taken, at, run, first, weight_block, weight_row, asked, to, dst_block, 64, 0,
+                                   biases, biased, count, to_residual, low32, bound32, lines, to_next)  # fmt: skip
                 else:
                     for j in range(rest):
                         rows = first + j * weight_block
                         out = to + j * dst_block
                         before = j * 16
                         if is_second:
-                            single_second(T, taken, at, run, rows, weight_block, weight_row, 0, out, dst_block,
-                                          64, 0, biases + before * 4, biased - before, count - before, to_residual,
-                                          low32, bound32)  # fmt: skip
+                            single_second(T, taken, at, run, rows, weight_block, weight_row, asked, out, dst_block, 64,
+                                          0, biases + before * 4, biased - before, count - before, to_residual,
+                                          low32, bound32, 0, to_next)  # fmt: skip
                         else:
-                            single_first(T, taken, at, run, rows, weight_block, weight_row, 0, out, dst_block,
-                                         64, 0, biases + before * 4, biased - before, count - before, to_residual,
-                                         low32, bound32)  # fmt: skip
+                            single_first(T, taken, at, run, rows, weight_block, weight_row, asked, out, dst_block, 64,
+                                         0, biases + before * 4, biased - before, count - before, to_residual,
+                                         low32, bound32, 0, to_next)  # fmt: skip
+                asked += lines * T * 64
+                unasked -= lines * T
 
     return conv, types.void(*[types.int64] * 23, types.float64, types.float64)

@@ -13,7 +13,7 @@ import numpy as np
 
 from .compiler import types
 from .conv_tile import make_position_tile
-from .reduce_tile import NO_RESIDUAL
+from .tile_shape import NO_RESIDUAL
 from .vec import iload
 
 

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from .compiler import types
-from .reduce_tile import NO_RESIDUAL, TileShape, make_tile
+from .reduce_tile import make_tile
+from .tile_shape import NO_RESIDUAL, TileShape
 from .vec import iload
 
 

@@ -14,7 +14,7 @@ import llvmlite.ir as ir
 
 from .compiler import types
 from .compiler.language import intrinsic
-from .reduce_tile import NO_RESIDUAL
+from .tile_shape import NO_RESIDUAL
 from .vec import (
     F32,
     I8,

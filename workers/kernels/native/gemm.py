@@ -8,7 +8,8 @@ from typing import Any, Final
 import numpy as np
 
 from .compiler import types
-from .reduce_tile import NO_RESIDUAL, OPEN, TileShape, make_tiles
+from .reduce_tile import make_tiles
+from .tile_shape import NO_RESIDUAL, OPEN, TileShape
 from .transpose import transpose, transpose_pad
 from .vec import iload, prefetch, vload, vload_part, vstore
 

@@ -15,7 +15,8 @@ from ...desc.data_type import item_size
 from .compiler import types
 from .narrow_columns import make_columns
 from .narrow_results import make_results
-from .reduce_tile import NO_RESIDUAL, TileShape, make_tiles
+from .reduce_tile import make_tiles
+from .tile_shape import NO_RESIDUAL, TileShape
 from .vec import iload, vset
 
 

@@ -10,15 +10,14 @@ tiles have fewer multiplications beside which other instructions take no time.
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import llvmlite.ir as ir
 
-from poolrt.cachestore.deferred_dataclass import dataclass
-
 from .compiler import types
 from .compiler.language import intrinsic
-from .first_lanes import HAVE_MASKS, store_first
+from .tile_shape import NO_RESIDUAL, OPEN, Arguments, TileShape
+from .tile_stores import emit_stores
 from .vec import (
     F32,
     I8,
@@ -37,71 +36,21 @@ from .vec import (
     isa_of,
     lanes_below,
     load,
-    maximum,
     pointer,
     splat,
-    store,
 )  # fmt: skip
 
-#: In place of the distance from lane to lane if an argument says it.
-OPEN: Final = 0
-#: In place of the distance to a residual if none is added: no distance of two float addresses is odd.
-NO_RESIDUAL: Final = 1
 #: ISA levels whose inner loop has several inputs in a turn, and how many.
 _UNROLLED: Final = ("x86-64-v3",)
 _AT_ONCE: Final = 4
+#: Rows of weights between those that are multiplied and those that are asked for from the second-level cache.
+_ROWS_AHEAD: Final = 16
 #: Runs that one address reaches: a load adds a distance to it, or the double of one.
 _REACH: Final = 3
 
 
-@dataclass(frozen=True, slots=True)
-class TileShape:
-    """The parameters compiled into a tile.
-
-    ``runs`` are lengths of runs of neighbouring positions, ``step`` bytes apart in the source; ``lane`` bytes are
-    from one input to the next, or an argument says how many (OPEN). ``tail`` is the treatment of lanes behind the last
-    output: "none" there are none, "zero" they are stored as zeros, "keep" they are not stored. Steps of a ``masked`` tile,
-    which has one block, have the entries (source offset, lanes, offset in the weights, outputs as bits): its weights count as
-    zeros for the other outputs. If groups have as many ``inputs`` as outputs, and 16 channels are whole groups, a step of it
-    reads the 16 inputs of these groups, and has a row of weights for each input of a group. ``asks`` says what a tile
-    prefetches beside a residual: "weights" while it reads others, or "dst" of the tile below at the beginning.
-    """
-
-    runs: tuple[int, ...]
-    blocks: int
-    step: int
-    lane: int
-    tail: str
-    masked: bool = False
-    inputs: int = 0
-    asks: str = "weights"
-
-
-class _Arguments(NamedTuple):
-    """Arguments of a tile: addresses; distances in bytes; counts in items; the two lower bounds as floats."""
-
-    T: Value
-    steps: Value  #: the table of steps
-    src: Value
-    run: Value  #: from run to run in the source
-    weights: Value
-    weight_block: Value
-    weight_row: Value
-    ahead: Value  #: from weights to those that are asked for meanwhile; 0 for none
-    dst: Value
-    dst_block: Value
-    dst_step: Value  #: from position to position
-    lane: Value  #: from one input to the next in the source, if the shape leaves that open
-    bias: Value
-    biased: Value  #: outputs from the first of the tile that have a bias
-    count: Value  #: outputs from the first of the tile
-    to_residual: Value  #: distance from dst, or NO_RESIDUAL
-    low: Value  #: bound before the residual is added
-    bound: Value
-
-
 def make_tile(shape: TileShape) -> Any:
-    """Return the intrinsic that computes one tile; its arguments are those of `_Arguments`, in order."""
+    """Return the intrinsic that computes one tile; its arguments are those of `Arguments`, in order."""
 
     @intrinsic
     def tile(
@@ -110,13 +59,33 @@ def make_tile(shape: TileShape) -> Any:
         low: Any, bound: Any,
     ) -> Any:  # fmt: skip
         def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
-            arguments = _Arguments(*a)
+            arguments = Arguments(*a)
             _ask_early(b, shape, arguments)
             emit_sums = _emit_group_sums if shape.inputs else _emit_sums
-            _emit_stores(b, shape, arguments, emit_sums(b, shape, arguments))
+            emit_stores(b, shape, arguments, emit_sums(b, shape, arguments))
             return context.get_dummy_value()
 
         return types.void(*[types.int64] * 16, types.float32, types.float32), emit
+
+    return tile
+
+
+def make_foreseeing_tile(shape: TileShape) -> Any:
+    """Return the intrinsic of a tile that asks for the "next": its last arguments are ``lines`` and ``to_next``."""
+
+    @intrinsic
+    def tile(
+        _: Any, T: Any, steps: Any, src: Any, run: Any, weights: Any, weight_block: Any, weight_row: Any, ahead: Any,
+        dst: Any, dst_block: Any, dst_step: Any, lane: Any, bias: Any, biased: Any, count: Any, to_residual: Any,
+        low: Any, bound: Any, lines: Any, to_next: Any,
+    ) -> Any:  # fmt: skip
+        def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
+            arguments = Arguments(*a)
+            _ask_early(b, shape, arguments)
+            emit_stores(b, shape, arguments, _emit_sums(b, shape, arguments))
+            return context.get_dummy_value()
+
+        return types.void(*[types.int64] * 16, types.float32, types.float32, types.int64, types.int64), emit
 
     return tile
 
@@ -131,7 +100,7 @@ def make_tiles(shapes: dict[int, TileShape]) -> Any:
         to_residual: Any, low: Any, bound: Any,
     ) -> Any:  # fmt: skip
         def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
-            arguments = _Arguments(*a[1:])
+            arguments = Arguments(*a[1:])
             done = b.append_basic_block("computed")
             # A number of no tile takes the last one's place.
             places = {number: b.append_basic_block("tile") for number in shapes}
@@ -140,7 +109,7 @@ def make_tiles(shapes: dict[int, TileShape]) -> Any:
                 chosen.add_case(I64(number), places[number])
                 b.position_at_end(places[number])
                 _ask_early(b, shape, arguments)
-                _emit_stores(b, shape, arguments, _emit_sums(b, shape, arguments))
+                emit_stores(b, shape, arguments, _emit_sums(b, shape, arguments))
                 b.branch(done)
             b.position_at_end(done)
             return context.get_dummy_value()
@@ -150,7 +119,7 @@ def make_tiles(shapes: dict[int, TileShape]) -> Any:
     return tile
 
 
-def _ask_early(b: Builder, shape: TileShape, a: _Arguments) -> None:
+def _ask_early(b: Builder, shape: TileShape, a: Arguments) -> None:
     """Prefetch the residual while the sums are computed: it was written long ago and is read once.
 
     Or prefetch dst, or the residual, of the tile below, which a tile of few inputs would wait for: rows that begin inside of a
@@ -173,7 +142,7 @@ def _ask_early(b: Builder, shape: TileShape, a: _Arguments) -> None:
         ask(a.to_residual, 0, (0,))
 
 
-def _emit_unrolled_sums(b: Builder, shape: TileShape, a: _Arguments) -> list[Value]:
+def _emit_unrolled_sums(b: Builder, shape: TileShape, a: Arguments) -> list[Value]:
     """Return the sums as `_emit_sums` does, several inputs in a turn of the inner loop, and those left over one by one."""
     before = b.block
     outer, turn, rest, single, latch, done = map(
@@ -190,16 +159,17 @@ def _emit_unrolled_sums(b: Builder, shape: TileShape, a: _Arguments) -> list[Val
     begin = b.add(a.src, offset)
     sources = [b.add(begin, b.mul(a.run, I64(index))) for index in range(0, len(shape.runs), _REACH)]
     given = [lanes, first_row, *sources, *carried]
+    entered = _ask_lines(b, a, t)
     b.cbranch(b.icmp_signed(">=", lanes, I64(_AT_ONCE)), turn, rest)
 
     b.position_at_end(turn)
-    state = [_phi(b, value.type, value, outer) for value in given]
+    state = [_phi(b, value.type, value, entered) for value in given]
     turned = _emit_turn(b, shape, a, state, _AT_ONCE)
     _again(b, state, turned, turn)
     b.cbranch(b.icmp_signed(">=", turned[0], I64(_AT_ONCE)), turn, rest)
 
     b.position_at_end(rest)
-    left = [_phi(b, value.type, value, outer) for value in given]
+    left = [_phi(b, value.type, value, entered) for value in given]
     _again(b, left, turned, turn)
     b.cbranch(b.icmp_signed("!=", left[0], I64(0)), single, latch)
 
@@ -221,7 +191,7 @@ def _emit_unrolled_sums(b: Builder, shape: TileShape, a: _Arguments) -> list[Val
     return sums
 
 
-def _emit_turn(b: Builder, shape: TileShape, a: _Arguments, state: list[Value], count: int) -> list[Value]:
+def _emit_turn(b: Builder, shape: TileShape, a: Arguments, state: list[Value], count: int) -> list[Value]:
     """Emit ``count`` inputs of the inner loop, and return its state after them.
 
     A state is how many inputs are left, the address of the next weights, those of the source for each `_REACH` runs, and the
@@ -253,37 +223,74 @@ def _emit_turn(b: Builder, shape: TileShape, a: _Arguments, state: list[Value], 
     return [b.sub(left, I64(count)), row, *sources, *sums]
 
 
-def _emit_sums(b: Builder, shape: TileShape, a: _Arguments) -> list[Value]:
+def _emit_sums(b: Builder, shape: TileShape, a: Arguments) -> list[Value]:
     """Return the sums, position by position, the blocks of one position side by side."""
     if isa_of(b) in _UNROLLED and not shape.masked:
         return _emit_unrolled_sums(b, shape, a)
-    blocks = range(shape.blocks)
     start = _start(b, shape, a)
     before = b.block
-    outer, inner, latch, done = (b.append_basic_block(name) for name in ("step", "lane", "next", "store"))
+    outer, latch, done = (b.append_basic_block(name) for name in ("step", "next", "store"))
     b.branch(outer)
 
     b.position_at_end(outer)
     t = _phi(b, I64, I64(0), before)
     row_phi = first_row = _phi(b, I64, a.weights, before)
     carried = [_phi(b, VF, value, before) for value in start]
-    size = 4 if shape.masked else 3
+    size = 4 if shape.masked or shape.trims else 3
     entry = b.add(a.steps, b.mul(t, I64(8 * size)))
-    offset, lanes, skip, *bits = (b.load(pointer(b, b.add(entry, I64(8 * i)), I64), align=8) for i in range(size))
+    offset, lanes, skip, *more = (b.load(pointer(b, b.add(entry, I64(8 * i)), I64), align=8) for i in range(size))
     begin = b.add(a.src, offset)
+    mask = None
     if shape.masked:
         first_row, skip = b.add(a.weights, skip), I64(0)
-    mask = b.bitcast(b.trunc(bits[0], I16), VM) if bits else None
-    b.branch(inner)
+        mask = b.bitcast(b.trunc(more[0], I16), VM)
+    entered = _ask_lines(b, a, t)
+    following = begin if a.to_next is None else b.add(begin, a.to_next)
+    trims = shape.trims or ((0, 0),)
+    inner = [b.append_basic_block("lane") for _ in trims]
+    if shape.trims:
+        chosen = b.switch(more[0], inner[0])
+        for number, block in enumerate(inner[1:], 1):
+            chosen.add_case(I64(number), block)
+    else:
+        b.branch(inner[0])
+    found = []
+    for block, trim in zip(inner, trims, strict=True):
+        b.position_at_end(block)
+        state = [_phi(b, value.type, value, entered) for value in (lanes, first_row, begin, following, *carried)]
+        turned = _emit_lane(b, shape, a, trim, mask, state)
+        _again(b, state, turned, block)
+        b.cbranch(b.icmp_signed(">", turned[0], I64(0)), block, latch)
+        found.append(turned)
 
-    b.position_at_end(inner)
-    left = _phi(b, I64, lanes, outer)
-    row = _phi(b, I64, first_row, outer)
-    source = _phi(b, I64, begin, outer)
-    sums = [_phi(b, VF, value, outer) for value in carried]
+    b.position_at_end(latch)
+    ended = [_phi(b, value.type, value, inner[0]) for value in found[0]]
+    for block, turned in zip(inner[1:], found[1:], strict=True):
+        _again(b, ended, turned, block)
+    _, row, _, _, *sums = ended
+    t_next = b.add(t, I64(1))
+    _again(b, [t, row_phi, *carried], [t_next, b.add(row, skip), *sums], latch)
+    b.cbranch(b.icmp_signed("<", t_next, a.T), outer, done)
+    b.position_at_end(done)
+    return sums
+
+
+def _emit_lane(
+    b: Builder, shape: TileShape, a: Arguments, trim: tuple[int, int], mask: Value | None, state: list[Value]
+) -> list[Value]:
+    """Emit one input of the inner loop, and return the state after it.
+
+    A state is how many inputs are left, the addresses of the next weights, of the source and of what is asked for, and the sums.
+    """
+    left, row, source, asked, *sums = state
+    blocks = range(shape.blocks)
     row_bytes = pointer(b, row, I8)
     if shape.asks == "weights":
         _prefetch(b, b.add(row, a.ahead), 2)
+    elif shape.asks == "next":
+        _prefetch(b, asked, 3)
+        for j in blocks:
+            _prefetch(b, b.add(row, b.add(b.mul(a.weight_block, I64(j)), b.mul(a.weight_row, I64(_ROWS_AHEAD)))), 3)
     factors = [_load(b, row_bytes, b.mul(a.weight_block, I64(j)), VF) for j in blocks]
     if mask is not None:
         factors = [b.select(mask, factor, constant(0.0)) for factor in factors]
@@ -291,24 +298,34 @@ def _emit_sums(b: Builder, shape: TileShape, a: _Arguments) -> list[Value]:
     for index, length in enumerate(shape.runs):
         base = pointer(b, b.add(source, b.mul(a.run, I64(index))) if index else source, I8)
         for position in range(length):
-            value = splat(b, _load(b, base, I64(position * shape.step), F32))
-            new += [fma(b, value, factors[j], sums[len(new) + j]) for j in blocks]
-    left_next, row_next = b.sub(left, I64(1)), b.add(row, a.weight_row)
-    source_next = b.add(source, a.lane if shape.lane == OPEN else I64(shape.lane))
-    for phi, value in zip((left, row, source, *sums), (left_next, row_next, source_next, *new), strict=True):
-        phi.add_incoming(value, inner)
-    b.cbranch(b.icmp_signed(">", left_next, I64(0)), inner, latch)
-
-    b.position_at_end(latch)
-    t_next = b.add(t, I64(1))
-    for phi, value in zip((t, row_phi, *carried), (t_next, b.add(row_next, skip), *new), strict=True):
-        phi.add_incoming(value, latch)
-    b.cbranch(b.icmp_signed("<", t_next, a.T), outer, done)
-    b.position_at_end(done)
-    return new
+            seen = sums[len(new) : len(new) + shape.blocks]
+            if trim[0] <= position < length - trim[1]:
+                value = splat(b, _load(b, base, I64(position * shape.step), F32))
+                seen = [fma(b, value, factor, each) for factor, each in zip(factors, seen, strict=True)]
+            new += seen
+    source = b.add(source, a.lane if shape.lane == OPEN else I64(shape.lane))
+    return [b.sub(left, I64(1)), b.add(row, a.weight_row), source, b.add(asked, I64(shape.step)), *new]
 
 
-def _emit_group_sums(b: Builder, shape: TileShape, a: _Arguments) -> list[Value]:
+def _ask_lines(b: Builder, a: Arguments, t: Value) -> Value:
+    """Prefetch the lines of weights that a step asks for, if it does; return the block that follows."""
+    before = b.block
+    if a.lines is None:
+        return before
+    turn, asked = b.append_basic_block("ask"), b.append_basic_block("asked")
+    begin = b.add(a.ahead, b.mul(t, b.mul(a.lines, I64(64))))
+    b.cbranch(b.icmp_signed(">", a.lines, I64(0)), turn, asked)
+    b.position_at_end(turn)
+    number = _phi(b, I64, I64(0), before)
+    _prefetch(b, b.add(begin, b.mul(number, I64(64))), 2)
+    following = b.add(number, I64(1))
+    number.add_incoming(following, turn)
+    b.cbranch(b.icmp_signed("<", following, a.lines), turn, asked)
+    b.position_at_end(asked)
+    return asked
+
+
+def _emit_group_sums(b: Builder, shape: TileShape, a: Arguments) -> list[Value]:
     """Return the sums of groups: each input is shuffled to the lanes of the outputs of its group."""
     start = _bias(b, a.bias, a.biased)
     before, step, done = b.block, b.append_basic_block("step"), b.append_basic_block("store")
@@ -341,54 +358,6 @@ def _emit_group_sums(b: Builder, shape: TileShape, a: _Arguments) -> list[Value]
     return sums
 
 
-def _emit_stores(b: Builder, shape: TileShape, a: _Arguments, sums: list[Value]) -> None:
-    low, bound = splat(b, a.low), splat(b, a.bound)
-    masks = [lanes_below(b, b.sub(a.count, I64(16 * j))) for j in range(shape.blocks)]
-
-    def rows(has_residual: bool, part: bool) -> None:
-        if part and isa_of(b) not in HAVE_MASKS:
-            some(has_residual)
-            return
-        for position in range(len(sums) // shape.blocks):
-            to = b.add(a.dst, b.mul(a.dst_step, I64(position)))
-            values = sums[position * shape.blocks :][: shape.blocks]
-            blocks(to, values, has_residual, part)
-
-    def some(has_residual: bool) -> None:
-        for j in range(shape.blocks):
-            places, values = [], []
-            for position, value in enumerate(sums[j :: shape.blocks]):
-                at = b.add(b.add(a.dst, b.mul(a.dst_step, I64(position))), b.mul(a.dst_block, I64(j)))
-                if has_residual:
-                    value = b.fadd(maximum(b, low, value), _masked_load(b, b.add(at, a.to_residual), masks[j]))
-                places.append(at)
-                values.append(maximum(b, bound, value))
-            store_first(b, places, values, b.sub(a.count, I64(16 * j)))
-
-    def blocks(to: Value, values: list[Value], has_residual: bool, part: bool) -> None:
-        for j, value in enumerate(values):
-            at = b.add(to, b.mul(a.dst_block, I64(j)))
-            mask = masks[j] if part else None
-            if has_residual:
-                value = b.fadd(maximum(b, low, value), _masked_load(b, b.add(at, a.to_residual), mask))
-            value = maximum(b, bound, value)
-            if shape.tail == "zero":
-                value = b.select(masks[j], value, constant(0.0))
-            _masked_store(b, at, value, mask)
-
-    with b.if_else(b.icmp_signed("!=", a.to_residual, I64(NO_RESIDUAL))) as branches:
-        for branch, has_residual in zip(branches, (True, False), strict=True):
-            with branch:
-                if shape.tail != "keep":
-                    rows(has_residual, part=False)
-                    continue
-                with b.if_else(b.icmp_signed("<", a.count, I64(16 * shape.blocks))) as (partly, whole):
-                    with partly:
-                        rows(has_residual, part=True)
-                    with whole:
-                        rows(has_residual, part=False)
-
-
 def _prefetch(b: Builder, address: Value, locality: int) -> None:
     call(b, "llvm.prefetch.p0", pointer(b, address, I8), I32(0), I32(locality), I32(1), result=ir.VoidType())
 
@@ -414,7 +383,7 @@ def _hide(b: Builder, value: Value, clobbered: str = "") -> Value:
     return b.asm(ir.FunctionType(I64, [I64]), "", f"=r,0{clobbered}", [value], bool(clobbered))
 
 
-def _start(b: Builder, shape: TileShape, a: _Arguments) -> list[Value]:
+def _start(b: Builder, shape: TileShape, a: Arguments) -> list[Value]:
     """Return what sums begin with."""
     blocks = [_bias(b, b.add(a.bias, I64(WIDTH * j)), b.sub(a.biased, I64(16 * j))) for j in range(shape.blocks)]
     return blocks * sum(shape.runs)
@@ -423,17 +392,3 @@ def _start(b: Builder, shape: TileShape, a: _Arguments) -> list[Value]:
 def _bias(b: Builder, address: Value, count: Value) -> Value:
     """Load the lanes below ``count``, zeros in the others; with none, the address is not touched."""
     return call(b, "llvm.masked.load.v16f32.p0", pointer(b, address, VF), I32(4), lanes_below(b, count), constant(0.0))
-
-
-def _masked_load(b: Builder, address: Value, mask: Value | None) -> Value:
-    if mask is None:
-        return load(b, address)
-    return call(b, "llvm.masked.load.v16f32.p0", pointer(b, address, VF), I32(4), mask, constant(0.0))
-
-
-def _masked_store(b: Builder, address: Value, value: Value, mask: Value | None) -> None:
-    if mask is None:
-        store(b, address, value)
-    else:
-        where = pointer(b, address, VF)
-        call(b, "llvm.masked.store.v16f32.p0", value, where, I32(4), mask, result=ir.VoidType())

@@ -11,7 +11,7 @@ import pytest
 from poolrt.workers.desc import Arg, Convolution, MemoryDesc, PostOp, PrimitiveAttr, post_op_src
 from poolrt.workers.engines.target import Target, cpu_target
 from poolrt.workers.implementations.native.convolution_tiles import tiling
-from poolrt.workers.implementations.native.convolution_walks import Walks, corners, line_of, spare_of, taps_of
+from poolrt.workers.implementations.native.convolution_walks import Walks, corners, line_of, spare_of, taps_of, trims_of
 from poolrt.workers.implementations.native.convolution_window import Window
 from poolrt.workers.implementations.primitive_desc import UnsupportedPrimitive, primitive_desc, primitive_descs
 from poolrt.workers.kernels.spec import KernelSpec
@@ -172,6 +172,53 @@ def test_taps_that_read_only_padding_are_left_out(
     }
     for variant in completed(Case("far taps", op, args, rtol=0), isa):
         native.check(variant, isa)
+
+
+@pytest.mark.parametrize(
+    ("size", "kernel", "step", "before", "behind", "images"),
+    [
+        pytest.param((9, 30), (3, 3), 1, (1, 1), (1, 1), 1, id="tiles at either end and between"),
+        pytest.param((5, 9), (3, 5), 1, (1, 2), (1, 2), 2, id="a row of one tile"),
+        pytest.param((8, 15), (5, 3), 2, (2, 0), (1, 2), 1, id="every second row, padding behind"),
+        pytest.param((6, 11), (3, 1), 1, (1, 0), (1, 0), 1, id="padding of rows alone"),
+        pytest.param((17,), (4,), 1, (2,), (1,), 3, id="one dimension"),
+        pytest.param((3, 4, 16), (3, 3, 3), 1, (1, 1, 1), (1, 1, 1), 1, id="slabs"),
+    ],
+)
+def test_tiles_leave_out_positions_in_padding(
+    native: NativeRunner, isa: str, size: tuple[int, ...], kernel: tuple[int, ...], step: int, before: tuple[int, ...],
+    behind: tuple[int, ...], images: int,
+) -> None:  # fmt: skip
+    strides, dense = (*(step,) * (len(size) - 1), 1), (0,) * len(size)
+    sizes = zip(size, kernel, strides, before, behind, strict=True)
+    out = tuple((s + first + last - k) // stride + 1 for s, k, stride, first, last in sizes)
+
+    def md(*dims: int) -> MemoryDesc:
+        return MemoryDesc(dims, "f32", "any")
+
+    op = Convolution(
+        md(images, 40, *size), md(56, 40, *kernel), md(56), md(images, 56, *out), strides, dense, before, behind, 1
+    )
+    args = {
+        int(arg): integers(dims, arg)
+        for arg, dims in ((Arg.SRC, op.src.dims), (Arg.WEIGHTS, op.weights.dims), (Arg.BIAS, (56,)))
+    }
+    window = Window.of(op)
+    assert trims_of(window, tiling("x86-64-v4", *window.out, 1), "x86-64-v4")
+    for variant in completed(Case("trimmed", op, args, rtol=0), isa):
+        native.check(variant, isa)
+
+
+def test_images_share_the_weights_that_no_cache_keeps(native: NativeRunner, isa: str) -> None:
+    src, dst = (MemoryDesc((3, channels, 6, 5), "f32", "aBcd16b") for channels in (272, 250))
+    weights = MemoryDesc((250, 272, 3, 3), "f32", "any")
+    op = Convolution(src, weights, MemoryDesc((250,), "f32"), dst, (1, 1), (0, 0), (1, 1), (1, 1), 1)
+    attr = PrimitiveAttr((PostOp("binary", "add", src1=dst), PostOp("eltwise", "relu")))
+    places = {int(Arg.SRC): src.dims, int(Arg.WEIGHTS): weights.dims, int(Arg.BIAS): (250,), post_op_src(0): dst.dims}
+    pd = primitive_desc(op, attr, target_of(isa))
+    assert pd.impl_name() == "native:blocked"
+    args = {arg: integers(dims, arg) for arg, dims in places.items()}
+    native.check(Case("images", pd.op, args, attr, rtol=0), isa)
 
 
 @pytest.mark.parametrize("chain", ["", "relu", "add relu", "relu add"])
