@@ -21,6 +21,11 @@ from .row_product import describe_row
 _STRIP_TILES: Final = 4
 #: So many tiles of rows are worth a packed copy of the columns that an item of work multiplies.
 _WORTH_PACKING: Final = 3
+#: So many are worth one of columns whose lines stay in the second-level cache, if rows begin in the same place of a line.
+_WORTH_COPYING: Final = 8
+#: Lines at multiples of so many bytes compete for the same places of a second-level cache, and how many of them it holds.
+_FAR_ALIASING: Final = 128 << 10
+_FAR_WAYS: Final = 8
 #: Bytes of rows that are near enough to be read where they are each time: they stay in the second-level cache.
 _NEAR: Final = 1 << 20
 #: The same if so many tiles read them that a packed copy costs little beside.
@@ -180,7 +185,9 @@ def describe(shape: Shape, left: MemoryDesc, right: MemoryDesc, bias: bool, attr
     room = items * blocks * (most * 64 + 64)
     rows = columns = Matrices(("t", 0), [0] * len(shape.batch), 0, 0)
     if shape.depth:
-        rows = describe_left(build, shape, left, most, blocking.copies and parts >= _WORTH_PACKING, in_place)
+        is_far = left.outer_strides()[-1] != 1 and not _fits_far_cache(most, left.outer_strides()[-1] * 4)
+        copies = (blocking.copies or is_far) and parts >= _WORTH_PACKING
+        rows = describe_left(build, shape, left, most, copies, in_place)
         columns = _columns(build, shape, right, tiles, most, room, blocking.copies and blocks == 1)
     if columns.aligns:
         # The first vector of each row may have fewer columns.
@@ -218,11 +225,13 @@ def describe(shape: Shape, left: MemoryDesc, right: MemoryDesc, bias: bool, attr
 def _slices(shape: Shape, right: MemoryDesc, tiles: int, height: int, blocking: _Blocking) -> list[tuple[int, int]]:
     """Return (first, count) of the inputs that are summed at once.
 
-    All, or so few that all rows of them stay in the cache and columns that are not packed are read from memory only once. Packed
+    All, or so few that all rows of them, and the columns of an item, stay in the cache, and columns that are not packed are read
+    from memory only once. Packed
     columns are read once for each strip of rows: if no cache holds them, many rows have fewer strips of fewer inputs.
     """
     is_packed = right.tag == packed_tag(right.ndims) or tiles >= _WORTH_SHARING
-    most, fits = blocking.slice, is_packed or shape.rows * shape.depth * 4 <= blocking.strip
+    is_short = shape.depth <= 2 * blocking.slice or tiles < _WORTH_PACKING
+    most, fits = blocking.slice, is_packed or (is_short and shape.rows * shape.depth * 4 <= blocking.strip)
     if is_packed and not blocking.copies:
         is_near = shape.columns * shape.depth * 4 <= blocking.strip
         fits = is_near or _strip_tiles(shape.depth, tiles, height, blocking) == tiles
@@ -429,7 +438,8 @@ def _columns(
         near = _NEAR if tiles < _WORTH_SHARING else _NEAR_FOR_MANY
         if in_rows and (tiles < _WORTH_PACKING or most * row <= near):
             return Matrices(source, offsets, 64, row)
-        if in_rows and row % _LINE == 0 and tiles < _WORTH_SHARING:
+        stays = tiles < _WORTH_COPYING and _fits_far_cache(most, row)
+        if in_rows and row % _LINE == 0 and tiles < _WORTH_SHARING and (stays or room > _ROOM):
             return Matrices(source, offsets, 64, row, aligns=True)
         if (in_rows or row == 4) and tiles < _WORTH_SHARING and room <= _ROOM:
             return Matrices(source, offsets, 16 * column, row, "rows" if in_rows else "columns", column)
@@ -439,6 +449,11 @@ def _columns(
     return Matrices(
         source, [flat_index(index, right.dims[:-2]) * matrix for _, index in shape.batch], shape.depth * 64, 64
     )
+
+
+def _fits_far_cache(rows: int, row: int) -> bool:
+    """Return whether the second-level cache holds a line of so many rows, which are ``row`` bytes apart."""
+    return rows * math.gcd(row, _FAR_ALIASING) < _FAR_WAYS * _FAR_ALIASING
 
 
 def _clip(index: list[int], dims: tuple[int, ...]) -> tuple[int, ...]:

@@ -22,6 +22,8 @@ _AHEAD: Final = {"x86-64-v3": 8}
 _FAR: Final = 24
 #: ISA level -> what tiles ask for; weights on others. A tile of few inputs would wait for its lines of dst.
 _ASKS: Final = {"x86-64-v3": "dst"}
+#: Bytes of the right matrix that stay in the second-level cache: to ask for them takes longer than to wait.
+_NEAR: Final = 512 << 10
 
 
 def make(isa: str, heights: tuple[int, ...], blocks: int, rows: bool, packs: str) -> tuple[Callable[..., None], Any]:
@@ -44,7 +46,7 @@ def make(isa: str, heights: tuple[int, ...], blocks: int, rows: bool, packs: str
     pack = _pack_columns if packs == "columns" else _pack_rows(_AHEAD.get(isa, _FAR))
     together = _TOGETHER.get(isa, 1) if packs == "rows" else 1
     asks = _ASKS.get(isa, "weights")
-    asks_next = asks == "weights" and packs == ""
+    asks_ahead = asks == "weights" and packs == ""
     wide, narrow = (
         make_tiles({height: _shape(height, width, rows, asks) for height in heights}) for width in (blocks, 1)
     )
@@ -68,6 +70,7 @@ def make(isa: str, heights: tuple[int, ...], blocks: int, rows: bool, packs: str
         block, lane = right_block, right_row
         if packs:
             block, lane = K * 64 + 64, 64
+        asks_next = asks_ahead and K * columns * 4 > _NEAR
         start = ready = begin
         for item in range(begin, end):
             part = item % parts

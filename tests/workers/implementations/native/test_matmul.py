@@ -111,6 +111,24 @@ def test_rows_beyond_the_cache_by_a_packed_matrix_beyond_it_are_summed_in_slices
         native.check(dataclasses.replace(case, op=pd.op), isa)
 
 
+def test_elements_that_compete_for_the_second_level_cache_are_packed(native: NativeRunner, isa: str) -> None:
+    # Given rows of weights 4 and 3 KiB apart, and inputs of src 4 KiB or an odd number of lines apart
+    for rows, depth, columns, packs in ((20, 300, 1024, "rows"), (20, 360, 768, ""), (50, 360, 768, "rows")):
+        op = Matmul(plain(1, rows, depth), plain(1, depth, columns), plain(1, 1, columns), plain(1, rows, columns))
+        args = {int(arg): integers(md.dims, int(arg)) for arg, md in op.memories().items() if arg != Arg.DST}
+        case = Case("far", op, args, PrimitiveAttr())
+        kernels = primitive_desc(op, case.attr, target_of(isa)).program().kernels
+        # Smaller caches take packed columns of a whole slice.
+        wanted = packs if isa == "x86-64-v4" else ""
+        assert [dict(spec.params)["packs"] for spec in kernels if spec.generator == "gemm"] == [wanted]
+        native.check(case, isa)
+    for rows, competes in ((1024, True), (1040, False)):
+        src = MemoryDesc((rows, 300), "f32", strides=(1, rows))
+        op = Matmul(src, MemoryDesc((300, 150), "f32"), None, MemoryDesc((rows, 150), "f32"))
+        program = primitive_desc(op, PrimitiveAttr(), target_of(isa)).program()
+        assert ("gemm_pack" in {spec.generator for spec in program.kernels}) == (competes or isa != "x86-64-v4")
+
+
 @pytest.mark.parametrize("rows", [2, 4])
 def test_a_few_rows_by_a_far_matrix_are_summed_in_slices(native: NativeRunner, rows: int, isa: str) -> None:
     depth, columns = 1030, 1030
