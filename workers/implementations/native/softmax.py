@@ -72,7 +72,7 @@ def _is_short(op: Softmax, isa: str) -> bool:
     """Return whether rows of f32 are so short, and so many, that 16 of them make vectors, which are turned by 8 x 8 elements."""
     length = op.dst.dims[op.axis]
     short = op.dst.dtype == "f32" and op.dst.is_plain and _is_row(op) and length <= LANES
-    return short and isa == "x86-64-v3" and op.dst.elements >= LANES * length
+    return short and isa in ("x86-64-v3", "x86-64-v4") and op.dst.elements >= LANES * length
 
 
 def _is_row(op: Softmax) -> bool:

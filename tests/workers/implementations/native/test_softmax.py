@@ -59,5 +59,9 @@ def test_short_rows_side_by_side(algorithm: str, isa: str, native: NativeRunner)
         values[:, 0] = np.where(np.isinf(values[:, 0]), 0.0, values[:, 0])
         md = MemoryDesc(values.shape, "f32")
         op = Softmax(md, md, 1, algorithm)
-        got = native.results(primitive_desc(op, PrimitiveAttr(), target_of(isa)), {Arg.SRC: values})[Arg.DST]
+        pd = primitive_desc(op, PrimitiveAttr(), target_of(isa))
+        if isa in ("x86-64-v3", "x86-64-v4"):
+            (spec,) = pd.program().kernels
+            assert (spec.generator == "softmax_short") is (length <= 16 <= values.shape[0])
+        got = native.results(pd, {Arg.SRC: values})[Arg.DST]
         np.testing.assert_allclose(got, softmax(values.astype(np.float64), 1, algorithm), 3e-6, 1e-6, err_msg=f"{op}")
