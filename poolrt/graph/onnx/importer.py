@@ -161,9 +161,12 @@ class _Import:
             raise ModelError("it has no outputs")
         scope = Scope.of_graph(self.nodes, self.proto.output, self.opset)
         scope.found.update(self.file.initializers() if initializers is None else initializers)
+        stored = frozenset(scope.found)
         for declared in self.proto.input:
-            if declared.name in scope.found:
+            if declared.name in stored:
                 continue
+            if declared.name in scope.found:
+                raise ModelError(f"input {declared.name!r}: there is an input of this name already")
             shape = shapes.pop(declared.name, None)
             if declared.name in values:
                 scope.found[declared.name] = known_input(declared, values.pop(declared.name))
@@ -269,6 +272,8 @@ class _Import:
             raise self.bounds.mark(call.malformed(f"{error}{_inputs(node, call)}"), call.operands) from error
         for name, result in zip(node.output, results, strict=False):
             if name and result is not None:
+                if name in scope.found:
+                    raise call.malformed(f"its result {name!r} is the name of another value; give each value one name")
                 scope.found[name] = result
 
     def _results(

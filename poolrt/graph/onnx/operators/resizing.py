@@ -204,7 +204,7 @@ def _targets(call: NodeCall, axes: list[int]) -> tuple[list[Fraction], list[int]
     else:
         numbers = [float(each) for each in call.known(place, "scales").reshape(-1)[: 2 * len(axes) + 1]]
     if len(numbers) != len(axes) or not all(0.0 < each < 1e9 for each in numbers):
-        raise call.malformed(f"scales: expect {len(axes)} positive numbers, got {len(numbers)}")
+        raise call.malformed(f"scales: expect {len(axes)} positive numbers below 1e9, got {tuple(numbers)}")
     for axis, number in zip(axes, numbers, strict=True):
         scales[axis], wanted[axis] = Fraction(number), int(sizes[axis] * Fraction(number))
     return scales, wanted

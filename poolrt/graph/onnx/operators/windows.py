@@ -113,8 +113,9 @@ def transposed_convolution(call: NodeCall) -> Operand:
     strides, dilations = call.integers("strides", (1,) * count), call.integers("dilations", (1,) * count)
     extra = call.integers("output_padding", (0,) * count)
     pads = call.integers("pads", (0,) * 2 * count)
-    if not len(strides) == len(dilations) == len(extra) == count or len(pads) != 2 * count or min(strides) < 1:
+    if not len(strides) == len(dilations) == len(extra) == count or len(pads) != 2 * count:
         raise call.malformed(f"strides, dilations, pads and output_padding do not fit {count} spatial dimensions")
+    _require_steps(call, strides, dilations)
     reach = [(k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)]
     full = [(size - 1) * s + r + e for size, s, r, e in zip(sizes, strides, reach, extra, strict=True)]
     auto = call.text("auto_pad", "NOTSET")
@@ -178,8 +179,9 @@ def window_of(call: NodeCall, kernel: tuple[int, ...]) -> tuple[dict[str, Any], 
     strides = call.integers("strides", (1,) * count)
     dilations = call.integers("dilations", (1,) * count)
     pads = call.integers("pads", (0,) * 2 * count)
-    if not len(sizes) == len(strides) == len(dilations) == count or len(pads) != 2 * count or min(strides) < 1:
+    if not len(sizes) == len(strides) == len(dilations) == count or len(pads) != 2 * count:
         raise call.malformed(f"kernel, strides, dilations and pads do not fit {count} spatial dimensions")
+    _require_steps(call, strides, dilations)
     reach = [(k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)]
     padding = list(zip(pads[:count], pads[count:], strict=True))
     auto = call.text("auto_pad", "NOTSET")
@@ -194,6 +196,12 @@ def window_of(call: NodeCall, kernel: tuple[int, ...]) -> tuple[dict[str, Any], 
         given, padding = padding, [_round_up(*each) for each in zip(sizes, reach, strides, padding, strict=True)]
         added = any(new > old for (_, old), (_, new) in zip(given, padding, strict=True))
     return {"strides": strides, "dilations": [d - 1 for d in dilations], "padding": padding}, added
+
+
+def _require_steps(call: NodeCall, strides: Sequence[int], dilations: Sequence[int]) -> None:
+    for name, numbers in (("strides", strides), ("dilations", dilations)):
+        if min(numbers, default=1) < 1:
+            raise call.malformed(f"{name}: expect numbers of at least 1, got {tuple(numbers)}")
 
 
 def _counts(call: NodeCall, kernel: tuple[int, ...], window: Mapping[str, Any]) -> tuple[int, ...]:

@@ -309,6 +309,26 @@ def test_files_that_are_missing_or_no_models_are_refused_in_one_line(tmp_path: P
             ),
             "output_shape (6, 9) is a stride or more beyond the result (6, 6)",
         ),
+        (
+            model_of("MaxPool", {"x": (1, 3, 4, 4)}, kernel_shape=[2, 2], strides=[1, 0]),
+            "(MaxPool, opset 13): strides: expect numbers of at least 1, got (1, 0)",
+        ),
+        (
+            model_of("ConvTranspose", {"x": (1, 1, 4)}, {"w": np.zeros((1, 1, 3), np.float32)}, dilations=[0]),
+            "dilations: expect numbers of at least 1, got (0,)",
+        ),
+        (
+            model_of("Resize", {"x": (1, 4)}, {"r": np.zeros(0, np.float32), "s": np.array([1, np.inf], np.float32)}),
+            "scales: expect 2 positive numbers below 1e9, got (1.0, inf)",
+        ),
+        (
+            model([helper.make_node(each, ["x"], ["y"], each) for each in ("Relu", "Abs")], {"x": (2,)}, ["y"]),
+            "node 'Abs' (Abs, opset 13): its result 'y' is the name of another value; give each value one name",
+        ),
+        (
+            model([helper.make_node("Relu", ["x"], ["x"], "first")], {"x": (2,)}, ["x"]),
+            "node 'first' (Relu, opset 13): its result 'x' is the name of another value; give each value one name",
+        ),
     ],
 )
 def test_nodes_that_are_not_valid_are_refused(made: onnx.ModelProto, expected: str) -> None:
@@ -317,6 +337,13 @@ def test_nodes_that_are_not_valid_are_refused(made: onnx.ModelProto, expected: s
     assert not isinstance(caught.value, UnsupportedNode)
     assert expected in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_two_inputs_of_one_name_are_refused() -> None:
+    made = model_of("Relu", {"x": (2,)})
+    made.graph.input.append(made.graph.input[0])
+    with pytest.raises(ModelError, match="model: input 'x': there is an input of this name already"):
+        load_onnx(made)
 
 
 def test_an_operator_of_another_domain_is_not_taken_for_onnxs() -> None:
