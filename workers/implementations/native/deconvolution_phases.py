@@ -25,6 +25,8 @@ from .deconvolution_layouts import refuse_memories, row_major
 
 #: Bytes of products that stay in the second-level cache until they are written to dst, and of what they are made of.
 _NEAR: Final = 384 << 10
+#: Numbers of a vector, and of a line of a cache.
+_LANES: Final = 16
 #: Products at most for each pixel of src and phase: at the edges some are computed that no element of dst needs. A product for
 #: each tap, and their sums, take longer up to there.
 _MORE: Final = 1.4
@@ -109,7 +111,7 @@ class _Cut:
     def of(cls, op: Deconvolution, grid: Grid) -> _Cut:
         axis = 0 if grid.positions[0] > 1 else 1
         row, length = math.prod(grid.positions[axis + 1 :]), grid.positions[axis]
-        rows = even_part(length, _NEAR // (4 * max(_depth(op, grid), grid.phases) * row))
+        rows = even_lines(row, length, _NEAR // (4 * max(_depth(op, grid), grid.phases) * row))
         one, outputs = 4 * grid.phases * rows * row, op.dst.dims[1] // op.groups
         count = even_part(outputs, _NEAR // one)
         images = 1
@@ -220,6 +222,17 @@ class _Part(NamedTuple):
         phase = 4 * positions
         numbers = (*ours, *strides[:2], *at[:2], *sizes[1:], lead, phase, phases * phase, *there)
         build.run("deconvolution_phases", places, numbers, items, op.dst.elements, stride=strides[2], chain=chain(attr))
+
+
+def even_lines(row: int, length: int, most: int) -> int:
+    """Return how many rows of positions are computed at once: about equal parts of at most ``most``, if possible of whole lines.
+
+    Products of other parts begin and end with a part of a vector. A last part of less than a half would cost more.
+    """
+    rows, lines = even_part(length, most), _LANES // math.gcd(row, _LANES)
+    whole = -(-rows // lines) * lines
+    last = (length - 1) % whole + 1
+    return whole if whole <= min(length, most) and 2 * last >= whole else rows
 
 
 def _depth(op: Deconvolution, grid: Grid) -> int:

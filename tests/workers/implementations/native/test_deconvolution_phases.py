@@ -6,7 +6,7 @@ import pytest
 
 from poolrt.workers.desc import Arg, Deconvolution, PostOp, PrimitiveAttr, post_op_src
 from poolrt.workers.engines.target import cpu_target, host_isa
-from poolrt.workers.implementations.native.deconvolution_phases import NativePhasesDeconvolution
+from poolrt.workers.implementations.native.deconvolution_phases import NativePhasesDeconvolution, even_lines
 from poolrt.workers.implementations.primitive_desc import primitive_desc
 from poolrt.workers.implementations.program import NestedLaunch
 from tests.workers.cases import Case, integers
@@ -73,6 +73,19 @@ def test_products_are_cut_until_they_stay_in_the_cache(
     assert sum(isinstance(launch, NestedLaunch) for launch in pd.program().launches) == 1 + products
     assert pd.program().scratchpad < 1 << 20
     native.check(problem, host_isa())
+
+
+@pytest.mark.parametrize(
+    ("row", "length", "most", "rows"),
+    [
+        pytest.param(56, 56, 27, 20, id="19 rows begin in the middle of a line"),
+        pytest.param(28, 28, 13, 10, id="the last of three parts would have 4 rows instead of 12"),
+        pytest.param(64, 50, 20, 17, id="every row is whole lines"),
+        pytest.param(7, 7, 9, 7, id="one part"),
+    ],
+)
+def test_parts_have_whole_lines_unless_the_last_one_were_short(row: int, length: int, most: int, rows: int) -> None:
+    assert even_lines(row, length, most) == rows
 
 
 @pytest.mark.parametrize(
