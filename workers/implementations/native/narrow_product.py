@@ -20,8 +20,10 @@ _STRIP: Final = 512 << 10
 _STRIP_TILES: Final = 16
 #: Inputs that are summed at once: columns of so many, as floats, stay in the second-level cache.
 _SLICE: Final = 1024
-#: Products of so many rows by packed columns are computed by a kernel that converts columns in registers, in each tile.
-_FEW: Final = 128
+#: ISA level -> rows, at most, of products by packed columns that a kernel converts in registers, in each tile; `_MANY` on others.
+#: With vectors of 512 bits a conversion takes the place of a multiplication or two.
+_FEW: Final = {"x86-64-v4": 42}
+_MANY: Final = 128
 #: ISA levels with instructions that convert f16, and registers enough to do so within a product.
 _IN_REGISTERS: Final = ("x86-64-v3", "x86-64-v4")
 #: Items of work of a product: each has room of its own for converted columns.
@@ -66,7 +68,7 @@ def describe_narrow(
     columns = Columns(("t", 0), none, "packed", 0, 0, 0)
     if shape.depth:
         rows, columns = _rows(build, shape, left), _columns(build, shape, right)
-    is_few = shape.rows == 1 or (shape.rows <= _FEW and columns.order == "packed")
+    is_few = shape.rows == 1 or (shape.rows <= _FEW.get(isa, _MANY) and columns.order == "packed")
     if isa in _IN_REGISTERS and is_few and shape.depth:
         _describe_few(build, shape, rows, columns, (right.dtype, bias, dst), attr, isa)
     else:

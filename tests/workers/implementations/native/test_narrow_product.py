@@ -96,9 +96,20 @@ PROBLEMS: tuple[tuple[Any, ...], ...] = (
     ((4, 15, 18), ((2,), (1,)), ("f32", "f16", "f16", "f16"), ("apart", "packed"), ""),
     ((31, 49, 2100), ((), ()), ("f16", "f16", "f16", "f16"), ("rows", "packed"), "ra"),
     ((29, 33, 31), ((2, 1), (1, 3)), ("bf16", "bf16", "bf16", "bf16"), ("columns", "columns"), "r"),
+    ((43, 49, 35), ((), ()), ("bf16", "bf16", "f32", "bf16"), ("rows", "packed"), "r"),
     ((17, 19, 1024), ((2,), (2,)), ("f16", "f32", "", "f16"), ("rows", "apart"), "a"),
     ((5, 1, 9), ((), ()), ("f16", "bf16", "f16", "f32"), ("rows", "rows"), ""),
 )
+
+
+def test_packed_columns_are_converted_once_for_several_tiles(isa: str) -> None:
+    for rows, known in ((42, ("x86-64-v3", "x86-64-v4")), (43, ("x86-64-v3",)), (128, ("x86-64-v3",)), (129, ())):
+        op = Matmul(
+            MemoryDesc((rows, 70), "f16"), MemoryDesc((70, 40), "f16", "any"), None, MemoryDesc((rows, 40), "f16")
+        )
+        names = {spec.generator for spec in primitive_desc(op, PrimitiveAttr(), target_of(isa)).program().kernels}
+        in_registers = isa in known
+        assert ("narrow_gemv" in names, "narrow_gemm" in names) == (in_registers, not in_registers)
 
 
 @pytest.mark.parametrize(
