@@ -29,6 +29,8 @@ from .integer_reduce import (
 from .nest_builder import NestBuilder
 
 _BYTES = ("u8", "s8")
+#: Rows, at most, by which a matrix that can be packed once is multiplied in less time by other implementations.
+_FEW_ROWS: Final = 8
 #: Products of a pair of matrices at least that are worth passes over both for half the multiplications.
 _HALVED: Final = 1 << 16
 
@@ -53,6 +55,10 @@ class NativeIntegerBatch:
             return f"the host has no {', '.join(self.extensions)}"
         if not op.bias_is_row:
             return "a bias other than one value a column"
+        has_point = any(item.arg == Arg.WEIGHTS for item in attr.zero_points)
+        packs_once = op.weights.is_any and math.prod(op.weights.dims[:-2]) == 1 and not has_point
+        if packs_once and math.prod(op.dst.dims[:-1]) <= _FEW_ROWS:
+            return "few rows by one matrix: packing it in each run takes longer than the product"
         op = self.complete(op, attr, target)
         if why := refuse_types(op.src, op.weights, op.bias, op.dst, _BYTES):
             return why
