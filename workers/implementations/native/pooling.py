@@ -31,6 +31,10 @@ _PLANE = 1 << 15
 _SMALL = 1024
 #: Columns of windows that `pooling_shifts` and `pooling_planes` combine: with more, other kernels have less work.
 _SHIFTS = 7
+#: ISA level -> rows and columns of windows that are made of smaller ones in less time than `pooling_planes` permutes columns.
+_DOUBLED = {"x86-64-v4": 6, "x86-64-v3": 5}
+#: Columns of windows that are combined in registers.
+_FEW_COLUMNS = 3
 #: By how many columns these windows move.
 _STRIDES = (2, 3, 4)
 #: Columns of windows that `pooling_near` loads one by one.
@@ -92,6 +96,8 @@ class NativePooling(NativeImplementation[Pooling]):
             kernel = KernelSpec.of("pooling_planes", **part, vectors=vectors)
             launch = Launch(0, (*memories, ("t", 0)), images * math.prod(op.dst.dims[2:-2]))
             return Program((kernel,), (launch,), tables=tables)
+        if _is_doubled(op):
+            return _double(op, (*memories, ("t", 0)), images, tables)
         if _is_separable(op):
             return _separate(op, (*memories, ("t", 0)), images, tables)
         return self._one(op, "rows", (*memories, ("t", 0)), images * lines, tables)
@@ -203,9 +209,12 @@ def _is_pairs(op: Pooling) -> bool:
 def _is_small(op: Pooling, isa: str) -> bool:
     """Return whether f32 windows move by one over small row-major planes, and their results have the size of the source.
 
-    Vectors of 512 bits take parts of rows in less time.
+    Vectors of 512 bits take parts of short rows, windows of two or three columns and the slabs of volumes in less time.
     """
-    if op.dst.dtype != "f32" or not op.dst.is_plain or len(op.kernel) < 2 or isa != "x86-64-v3":
+    if op.dst.dtype != "f32" or not op.dst.is_plain or len(op.kernel) < 2 or isa not in _VECTORS:
+        return False
+    flat = all(size == 1 for size in op.kernel[:-2])
+    if isa == "x86-64-v4" and (not flat or op.dst.dims[-1] <= LANES or op.kernel[-1] <= _FEW_COLUMNS):
         return False
     dense = all(each == 1 for each in op.strides) and not any(op.dilations) and op.src.dims == op.dst.dims
     around = all(left < window for left, window in zip(op.padding_l, op.kernel, strict=True))
@@ -248,6 +257,8 @@ def _takes_planes(op: Pooling, isa: str) -> int:
     slides = _slides(op, 3) or (isa == "x86-64-v4" and _slides(op, 2))
     if op.dst.dtype != "f32" or any(op.dilations) or not (flat and few) or slides or _is_near(op):
         return 0
+    if _is_doubled(op) and min(op.kernel[-2:]) >= _DOUBLED.get(isa, 0):
+        return 0
     vectors = -(-((min(op.dst.dims[-1], LANES) - 1) * stride + window) // LANES)
     return vectors if vectors <= _VECTORS.get(isa, 0) else 0
 
@@ -288,6 +299,11 @@ def _is_separable(op: Pooling) -> bool:
     )
 
 
+def _is_doubled(op: Pooling) -> bool:
+    """Return whether row-major windows are separable and move by one: they are made of windows of half their size."""
+    return op.dst.is_plain and op.strides[-2:] == (1, 1) and _is_separable(op)
+
+
 def _separate(op: Pooling, args: tuple[LaunchArgument, ...], planes: int, tables: bytes) -> Program:
     """Return the program that pools along the width into the scratchpad, then along the height."""
     images = planes * math.prod(op.dst.dims[2:-2])
@@ -302,6 +318,17 @@ def _separate(op: Pooling, args: tuple[LaunchArgument, ...], planes: int, tables
         args = (*args, ("i", wide))
     scratchpad = (4 * row + wide) * op.src.dims[-2] * images
     return Program((kernel,), (Launch(0, (*args[:3], ("s", 0), *args[3:]), images),), tables, scratchpad)
+
+
+def _double(op: Pooling, args: tuple[LaunchArgument, ...], planes: int, tables: bytes) -> Program:
+    """Return the program of windows that are made of windows of half their size, in scratch memory."""
+    images = planes * math.prod(op.dst.dims[2:-2])
+    lines, columns = (size + window - 1 for size, window in zip(op.dst.dims[-2:], op.kernel[-2:], strict=True))
+    plane = 4 * lines * columns + 4 * op.kernel[-1] + 2 * 4 * LANES * 2
+    nbytes = -(-(2 * plane + 4 * (op.dst.dims[-1] + 2 * LANES)) // 64) * 64
+    kernel = KernelSpec.of("pooling_doubled", algorithm=op.algorithm)
+    launch = Launch(0, (*args, ("s", 0), ("i", nbytes)), images)
+    return Program((kernel,), (launch,), tables, nbytes * images)
 
 
 def _geometry(op: Pooling, deep: Pooling | None = None) -> bytes:

@@ -87,6 +87,30 @@ def test_windows_over_small_planes_that_keep_their_size(algorithm: str, isa: str
         np.testing.assert_allclose(got, exact, 1e-5, 1e-6, err_msg=f"{op}")
 
 
+@pytest.mark.parametrize("algorithm", ["max", "avg_include_padding", "avg_exclude_padding"])
+def test_large_windows_that_move_by_one_are_made_of_smaller_ones(
+    algorithm: str, isa: str, native: NativeRunner
+) -> None:
+    rng = np.random.default_rng()
+    for kernel in ((13, 13), *(tuple(int(size) for size in rng.integers(7, 17, 2)) for _ in range(3))):
+        before, after = (tuple(int(rng.integers(0, size)) for size in kernel) for _ in range(2))
+        sizes = tuple(int(rng.integers(size, 40)) for size in kernel)
+        values = rng.standard_normal((2, 3, *sizes)).astype(np.float32)
+        if algorithm == "max":
+            values[rng.random(values.shape) < 0.1] = np.nan
+        fill = np.nan if algorithm == "avg_exclude_padding" else -np.inf if algorithm == "max" else 0.0
+        around = [(0, 0), (0, 0), *zip(before, after, strict=True)]
+        wide = np.pad(values.astype(np.float64), around, constant_values=fill)
+        seen = np.lib.stride_tricks.sliding_window_view(wide, kernel, (2, 3))
+        exact = np.where(np.isnan(seen), -np.inf, seen).max((4, 5)) if algorithm == "max" else np.nanmean(seen, (4, 5))
+        src, dst = MemoryDesc(values.shape, "f32"), MemoryDesc(exact.shape, "f32")
+        op = Pooling(src, dst, algorithm, kernel, (1, 1), (0, 0), before, after)
+        pd = primitive_desc(op, PrimitiveAttr(), target_of(isa))
+        assert [spec.generator for spec in pd.program().kernels] == ["pooling_doubled"], f"{op}"
+        got = native.results(pd, {Arg.SRC: values})[Arg.DST]
+        np.testing.assert_allclose(got, exact, 1e-5, 1e-6, err_msg=f"{op}")
+
+
 @pytest.mark.parametrize("dtype", ["s64", "u64"])
 @pytest.mark.parametrize(("axes", "tag"), [(1, "abc"), (2, "abcd"), (3, "abcde"), (2, "aBcd16b"), (1, "aBc16b")])
 @pytest.mark.one_in(4)
@@ -206,7 +230,7 @@ def test_planes_of_windows_of_few_columns(algorithm: str, isa: str, native: Nati
         pd = primitive_desc(op, PrimitiveAttr(), target_of(isa))
         # The weakest level has no loads with masks.
         if op.kernel != op.src.dims[2:] and isa != "x86-64-v2":
-            others = {"pooling_near", "pooling_slide", "pooling_small"} if stride == 1 else set()
+            others = {"pooling_near", "pooling_slide", "pooling_small", "pooling_doubled"} if stride == 1 else set()
             assert {each.generator for each in pd.program().kernels} <= {"pooling_planes", *others}, op
         given = rng.standard_normal(dims).astype(np.float32)
         given[rng.random(dims) < 0.02] = -np.inf
