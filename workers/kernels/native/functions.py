@@ -115,6 +115,13 @@ def _clip(b: Builder, x: Value, alpha: Value, beta: Value) -> Value:
     return minimum(b, beta, maximum(b, alpha, x))
 
 
+def bell_and_tail(b: Builder, size: Value) -> tuple[Value, Value]:
+    """Return exp(-size**2 / 2) and erfc(size / sqrt2) / 2 of float32 from 0 to 15."""
+    bell = emit_bell(b, size)
+    above, below = (_horner(b, size, terms) for terms in (_TAIL_NUMERATOR, _TAIL_DENOMINATOR))
+    return bell, b.fmul(bell, b.fdiv(above, below))
+
+
 def _gelu_erf(b: Builder, x: Value, alpha: Value, beta: Value) -> Value:
     """Return x/2 erfc(-x/sqrt2), erfc of a positive number as a bell and a quotient of polynomials.
 
@@ -123,9 +130,7 @@ def _gelu_erf(b: Builder, x: Value, alpha: Value, beta: Value) -> Value:
     if x.type == VD:
         tail = each(b, "erfc", b.fmul(x, constant(-math.sqrt(0.5), VD)))
         return b.fmul(b.fmul(constant(0.5, VD), x), tail)
-    size = minimum(b, constant(15.0), apply(b, "fabs", x))
-    above, below = (_horner(b, size, terms) for terms in (_TAIL_NUMERATOR, _TAIL_DENOMINATOR))
-    tail = b.fmul(emit_bell(b, size), b.fdiv(above, below))
+    _, tail = bell_and_tail(b, minimum(b, constant(15.0), apply(b, "fabs", x)))
     return b.fmul(x, b.select(is_negative(b, x), tail, b.fsub(constant(1.0), tail)))
 
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 from .compiler import types
 from .compiler.language import intrinsic
 from .exponentials import emit_exp, emit_exp_below
-from .functions import Function
+from .functions import Function, bell_and_tail
 from .power import emit_power
 from .sines import emit_sine
 from .vec import Builder, Value, apply, call, constant, fma, maximum, minimum, product_error, splat, vector
@@ -66,26 +66,10 @@ def _clip_v2(b: Builder, x: Value, alpha: Value, beta: Value) -> Value:
 
 
 def _gelu_erf(b: Builder, x: Value, alpha: Value, beta: Value) -> Value:
-    """Return the normal distribution at x plus x times its density.
-
-    The distribution is half of erfc (Numerical Recipes, 3rd ed., 6.2.2, relative error 1.2e-7). Beyond 15 both are 0 or 1
-    in float32.
-    """
+    """Return the normal distribution at x plus x times its density. Beyond 15 both are 0 or 1 in float32."""
     limit = constant(15.0)
     x = maximum(b, b.fneg(limit), minimum(b, limit, x))
-    size = call(b, "llvm.fabs.v16f32", x)
-    t = b.fdiv(constant(2.0), fma(b, size, constant(math.sqrt(0.5)), constant(2.0)))
-    p = constant(0.17087277)
-    for c in (
-        -0.82215223, 1.48851587, -1.13520398, 0.27886807, -0.18628806, 0.09678418, 0.37409196, 1.00002368, -1.26551223,
-    ):  # fmt: skip
-        p = fma(b, p, t, constant(c))
-    # exp(-x * x / 2), with the rounding error of the product added as a factor.
-    half = b.fmul(size, constant(0.5))
-    square = b.fmul(half, size)
-    bell = emit_exp_below(b, b.fneg(square), denormal=True)
-    bell = fma(b, bell, b.fneg(product_error(b, half, size, square)), bell)
-    tail = b.fmul(b.fmul(b.fmul(t, constant(0.5)), emit_exp(b, p)), bell)
+    bell, tail = bell_and_tail(b, call(b, "llvm.fabs.v16f32", x))
     share = b.select(b.fcmp_ordered(">", x, constant(0.0)), b.fsub(constant(1.0), tail), tail)
     return fma(b, b.fmul(x, constant(_DENSITY)), bell, share)
 
