@@ -9,9 +9,9 @@ from typing import Final
 
 #: Bytes that kernels may read past the end of a buffer.
 SLACK: Final = 64
-#: Memory of so many bytes asks for huge pages, as NumPy's arrays do: weights that are read once a run would otherwise be
+#: Memory of so many bytes, a huge page's, asks for huge pages: weights that are read once a run would otherwise be
 #: read at half the speed, because each small page is looked up again.
-_HUGE: Final = 4 << 20
+_HUGE: Final = 2 << 20
 #: Bytes of a cache line.
 _LINE: Final = 64
 
