@@ -94,12 +94,14 @@ def make(isa: str, heights: tuple[int, ...], blocks: int, rows: bool, packs: str
                     pack(factors, packed, K, columns - first, vectors, right_row, right_column)
                     start, ready = item, item + items
                 factors = packed + (item - start) * blocks * block
-            first_tile = strip * tiles // strips
-            for number in range(first_tile, (strip + 1) * tiles // strips):
+            first_tile, end_tile = strip * tiles // strips, (strip + 1) * tiles // strips
+            # A lone tile reads as much as it would ask for.
+            asks_now = asks_next and part + 1 < parts and first_tile + 1 < end_tile
+            for number in range(first_tile, end_tile):
                 row = number * height - max(0, number - large)
                 # The first tiles ask for the columns of the next part, a vector each: these come from far.
                 ahead = 0
-                if asks_next and number - first_tile < blocks and part + 1 < parts:
+                if asks_now and number - first_tile < blocks:
                     ahead = (blocks + number - first_tile) * block
                 less = int(number >= large)
                 lane_step = left_lane
