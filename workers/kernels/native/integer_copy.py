@@ -160,7 +160,7 @@ def _make_interleave(how: str, signed: bool, channels: int) -> Any:
     """Return the intrinsic that writes 16 pixels of 3 ``channels``, or of up to 4, each from a plane of its own.
 
     Arguments: address of the pixels, of the first plane, the distance of planes, their number, what numbers are less. Other
-    channels are those of the last plane, whose weights are 0.
+    channels are 0: their weights are, and so are they in the sums of pixels.
     """
     kind = ir.VectorType(I8, 16)
 
@@ -177,12 +177,22 @@ def _make_interleave(how: str, signed: bool, channels: int) -> Any:
             value = _converted(
                 b, interleave_rows(b, rows) if channels == 4 else _interleaved(b, rows), how, signed, less
             )
+            if channels == 4:
+                value = _first_of_four(b, value, count)
             b.store(value, pointer(b, to, value.type), align=1)
             return context.get_dummy_value()
 
         return types.void(*[types.int64] * 5), emit
 
     return interleave
+
+
+def _first_of_four(b: Builder, value: Value, count: Value) -> Value:
+    """Return 16 pixels of four channels, of which those from ``count`` on are 0."""
+    width, number = value.type.element.width, ir.IntType(64)
+    pixels = ir.VectorType(ir.IntType(4 * width), 16)
+    kept = b.lshr(number(-1), b.sub(number(64), b.mul(count, number(width))))
+    return b.bitcast(b.and_(b.bitcast(value, pixels), same_number(b, kept, pixels)), value.type)
 
 
 def _interleaved(b: Builder, rows: list[Value]) -> Value:
