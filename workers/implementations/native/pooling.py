@@ -39,6 +39,10 @@ _FEW_COLUMNS = 3
 _STRIDES = (2, 3, 4)
 #: Columns of windows that `pooling_near` loads one by one.
 _NEAR = 4
+#: Elements of planes of f32 that stay in the nearest caches between passes over small windows.
+_CACHED = 1 << 13
+#: Types that are computed with in float32.
+_NARROW = ("f16", "bf16")
 #: Types of maxima that a kernel of their own compares exactly.
 _LONGS = ("s64", "u64")
 #: Spatial dimensions that the kernels' geometry has.
@@ -287,21 +291,30 @@ def _fits_row(op: Pooling) -> bool:
 
 def _is_separable(op: Pooling) -> bool:
     """Return whether f32 windows in planes are pooled along the width first, which is less work for large ones."""
-    if op.dst.dtype != "f32" or len(op.kernel) < 2 or any(op.dilations):
+    return op.dst.dtype == "f32" and not _slides(op, 3) and _is_large(op)
+
+
+def _is_large(op: Pooling) -> bool:
+    """Return whether windows in planes have so many elements that there is less work along the width and then the height."""
+    if len(op.kernel) < 2 or any(op.dilations):
         return False
     flat = all(size == 1 for size in (*op.kernel[:-2], *op.strides[:-2])) and op.src.dims[2:-2] == op.dst.dims[2:-2]
     height, width = op.kernel[-2:]
     return (
         flat
-        and not _slides(op, 3)
         and not (op.dst.is_plain and (_is_near(op) or _shifts(op)))
         and 5 * (op.strides[-2] * width + height) <= 4 * height * width
     )
 
 
 def _is_doubled(op: Pooling) -> bool:
-    """Return whether row-major windows are separable and move by one: they are made of windows of half their size."""
-    return op.dst.is_plain and op.strides[-2:] == (1, 1) and _is_separable(op)
+    """Return whether large row-major windows move by one: they are made of windows of half their size."""
+    if not op.dst.is_plain or op.strides[-2:] != (1, 1):
+        return False
+    if op.dst.dtype in _NARROW:
+        pays = min(op.kernel[-2:]) >= _DOUBLED["x86-64-v3"] or math.prod(op.src.dims[-2:]) <= _CACHED
+        return pays and _is_large(op)
+    return _is_separable(op)
 
 
 def _separate(op: Pooling, args: tuple[LaunchArgument, ...], planes: int, tables: bytes) -> Program:
@@ -326,7 +339,7 @@ def _double(op: Pooling, args: tuple[LaunchArgument, ...], planes: int, tables: 
     lines, columns = (size + window - 1 for size, window in zip(op.dst.dims[-2:], op.kernel[-2:], strict=True))
     plane = 4 * lines * columns + 4 * op.kernel[-1] + 2 * 4 * LANES * 2
     nbytes = -(-(2 * plane + 4 * (op.dst.dims[-1] + 2 * LANES)) // 64) * 64
-    kernel = KernelSpec.of("pooling_doubled", algorithm=op.algorithm)
+    kernel = KernelSpec.of("pooling_doubled", algorithm=op.algorithm, dtype=op.dst.dtype)
     launch = Launch(0, (*args, ("s", 0), ("i", nbytes)), images)
     return Program((kernel,), (launch,), tables, nbytes * images)
 

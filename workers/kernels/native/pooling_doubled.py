@@ -1,9 +1,9 @@
-"""Pool large windows that move by one over planes of f32: windows are made of two of half their size, in both directions.
+"""Pool large windows that move by one over planes: windows are made of two of half their size, in both directions.
 
 A window of 13 elements is two of 6 and an element, one of 6 is two of 3, and one of 3 three elements: three passes over a plane
 instead of 13. A plane is copied with margins in the place of the padding. It is one run of elements then, some of which no
 window begins with. The geometry is the table of `pooling`; windows have one element in the depth, and no dilation. A work item
-is a plane. Scratch memory holds two planes of as many elements as all windows see, and a row of divisors.
+is a plane. Scratch memory holds two planes of f32, of as many elements as all windows see, and a row of divisors.
 """
 
 from __future__ import annotations
@@ -15,17 +15,20 @@ import numpy as np
 
 from .compiler import types
 from .compiler.language import inlined
+from .elements import elements
 from .pooling import DIM, dimension, inside, make_slabs
-from .vec import vadd, vcount_inside, vdiv, vload, vload_part, vmax, vmul, vset, vstore, vstore_part
+from .vec import vadd, vcount_inside, vdiv, vload, vmax, vmul, vset, vstore
 
 
-def make(isa: str, algorithm: str) -> tuple[Callable[..., None], Any]:
-    """Return the kernel for ``max``, ``avg_include_padding`` or ``avg_exclude_padding``, and its signature.
+def make(isa: str, algorithm: str, dtype: str) -> tuple[Callable[..., None], Any]:
+    """Return the kernel for ``max``, ``avg_include_padding`` or ``avg_exclude_padding`` of f32, f16 or bf16, and its signature.
 
     The last argument is the number of bytes of scratch memory for a plane of windows, a multiple of 64.
     """
     takes_max, counts_padding = algorithm == "max", algorithm == "avg_include_padding"
     combine = vmax if takes_max else vadd
+    of = elements(dtype)
+    item_size, load, load_part, store, store_part = of.size, of.load, of.load_part, of.store, of.store_part
     start, slabs = np.float32(-np.inf if takes_max else 0.0), make_slabs(counts_padding)
 
     @inlined
@@ -86,26 +89,26 @@ def make(isa: str, algorithm: str) -> tuple[Callable[..., None], Any]:
                     for column in range(w - left, w - left + window_w):
                         count = vadd(vcount_inside(column, 1, width), count)
                 vstore(divisors + 4 * w, count)
-        last = dst + 4 * end * out_height * out_width - 64
+        last = dst + item_size * (end * out_height * out_width - 16)
         for item in range(begin, end):
-            line, to = src + 4 * item * height * width, given
+            line, to = src + item_size * item * height * width, given
             for _ in range(rows):
                 fill(to, to + 4 * left, nothing)
                 at, stop = to + 4 * left, to + 4 * (left + seen)
                 place = line
                 while at + 64 <= stop:
-                    vstore(at, number(vload(place), nothing))
+                    vstore(at, number(load(place), nothing))
                     at += 64
-                    place += 64
+                    place += 16 * item_size
                 if at < stop:
-                    vstore(at, number(vload_part(place, (stop - at) // 4), nothing))
+                    vstore(at, number(load_part(place, (stop - at) // 4), nothing))
                 fill(stop, to + row, nothing)
                 to += row
-                line += 4 * width
+                line += item_size * width
             grow(given, body, 4, window_w, rows * row, 0)
             fill(body + rows * row, wide + lines * row, nothing)
             grow(wide, given, row, window_h, lines * row, row)
-            target = dst + 4 * item * out_height * out_width
+            target = dst + item_size * item * out_height * out_width
             for h in range(out_height):
                 low, high = inside(h - top, 1, window_h, height)
                 count = vset(np.float32((window_h if counts_padding else high - low) * slabs(table, item % depth)))
@@ -114,10 +117,10 @@ def make(isa: str, algorithm: str) -> tuple[Callable[..., None], Any]:
                     if not takes_max:
                         value = vdiv(value, vmax(vmul(vload(divisors + 4 * w), count), vset(np.float32(1.0))))
                     # What is behind a short row is the next one, which is stored later.
-                    if target + 4 * w <= last:
-                        vstore(target + 4 * w, value)
+                    if target + item_size * w <= last:
+                        store(target + item_size * w, value)
                     else:
-                        vstore_part(target + 4 * w, value, min(16, out_width - w))
-                target += 4 * out_width
+                        store_part(target + item_size * w, value, min(16, out_width - w))
+                target += item_size * out_width
 
     return kernel, types.void(*[types.int64] * 7)

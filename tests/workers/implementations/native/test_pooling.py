@@ -95,7 +95,9 @@ def test_large_windows_that_move_by_one_are_made_of_smaller_ones(
     for kernel in ((13, 13), *(tuple(int(size) for size in rng.integers(7, 17, 2)) for _ in range(3))):
         before, after = (tuple(int(rng.integers(0, size)) for size in kernel) for _ in range(2))
         sizes = tuple(int(rng.integers(size, 40)) for size in kernel)
-        values = rng.standard_normal((2, 3, *sizes)).astype(np.float32)
+        dtype = "f32" if kernel == (13, 13) else ("f32", "f16", "bf16")[int(rng.integers(3))]
+        near = {"f32": 1e-5, "f16": 1e-3, "bf16": 8e-3}[dtype]
+        values = rng.standard_normal((2, 3, *sizes)).astype(numpy_type(dtype))
         if algorithm == "max":
             values[rng.random(values.shape) < 0.1] = np.nan
         fill = np.nan if algorithm == "avg_exclude_padding" else -np.inf if algorithm == "max" else 0.0
@@ -103,12 +105,12 @@ def test_large_windows_that_move_by_one_are_made_of_smaller_ones(
         wide = np.pad(values.astype(np.float64), around, constant_values=fill)
         seen = np.lib.stride_tricks.sliding_window_view(wide, kernel, (2, 3))
         exact = np.where(np.isnan(seen), -np.inf, seen).max((4, 5)) if algorithm == "max" else np.nanmean(seen, (4, 5))
-        src, dst = MemoryDesc(values.shape, "f32"), MemoryDesc(exact.shape, "f32")
+        src, dst = MemoryDesc(values.shape, dtype), MemoryDesc(exact.shape, dtype)
         op = Pooling(src, dst, algorithm, kernel, (1, 1), (0, 0), before, after)
         pd = primitive_desc(op, PrimitiveAttr(), target_of(isa))
         assert [spec.generator for spec in pd.program().kernels] == ["pooling_doubled"], f"{op}"
         got = native.results(pd, {Arg.SRC: values})[Arg.DST]
-        np.testing.assert_allclose(got, exact, 1e-5, 1e-6, err_msg=f"{op}")
+        np.testing.assert_allclose(got.astype(np.float64), exact, near, 1e-6, err_msg=f"{op}")
 
 
 @pytest.mark.parametrize("dtype", ["s64", "u64"])
