@@ -19,14 +19,13 @@ from ...kernels.native.limits import INTERLEAVED
 from ..nested.builder import NestedBuilder, memory, shifted
 from ..primitive_desc import UnsupportedPrimitive, primitive_desc
 from ..program import LaunchArgument, Program
+from .blocks import LANES
 from .chain import chain, chain_source
 from .deconvolution_grid import Grid, even_part, in_one_stride
 from .deconvolution_layouts import refuse_memories, row_major
 
 #: Bytes of products that stay in the second-level cache until they are written to dst, and of what they are made of.
 _NEAR: Final = 384 << 10
-#: Numbers of a vector, and of a line of a cache.
-_LANES: Final = 16
 #: Products at most for each pixel of src and phase: at the edges some are computed that no element of dst needs. A product for
 #: each tap, and their sums, take longer up to there.
 _MORE: Final = 1.4
@@ -229,7 +228,7 @@ def even_lines(row: int, length: int, most: int) -> int:
 
     Products of other parts begin and end with a part of a vector. A last part of less than a half would cost more.
     """
-    rows, lines = even_part(length, most), _LANES // math.gcd(row, _LANES)
+    rows, lines = even_part(length, most), LANES // math.gcd(row, LANES)
     whole = -(-rows // lines) * lines
     last = (length - 1) % whole + 1
     return whole if whole <= min(length, most) and 2 * last >= whole else rows

@@ -74,8 +74,8 @@ def find_further_implementations() -> tuple[Implementation[Matmul], ...]:
     from .narrow_matmul import NativeNarrowMatmul
     from .typed_product import NativeTypedMatmul
 
-    amx, vnni, few, pairs = (NativePackedMatmul(how) for how in ("amx", "vnni", "bytes", "pairs"))
+    amx, vnni, by_bytes, pairs = (NativePackedMatmul(how) for how in ("amx", "vnni", "bytes", "pairs"))
     integers = NativeIntegerMatmul("vnni"), NativeIntegerMatmul("pairs")
     batches = NativeIntegerBatch("vnni"), NativeIntegerBatch("pairs")
     # By weights without sign, VNNI multiplies four numbers in the time of two, which is worth packing them in each run.
-    return (NativeTypedMatmul(), NativeNarrowMatmul(), amx, vnni, few, batches[0], pairs, *integers, batches[1])
+    return (NativeTypedMatmul(), NativeNarrowMatmul(), amx, vnni, by_bytes, batches[0], pairs, *integers, batches[1])

@@ -226,8 +226,8 @@ def _slices(shape: Shape, right: MemoryDesc, tiles: int, height: int, blocking: 
     """Return (first, count) of the inputs that are summed at once.
 
     All, or so few that all rows of them, and the columns of an item, stay in the cache, and columns that are not packed are read
-    from memory only once. Packed
-    columns are read once for each strip of rows: if no cache holds them, many rows have fewer strips of fewer inputs.
+    from memory only once. Packed columns are read once for each strip of rows: if no cache holds them, many rows have fewer
+    strips of fewer inputs.
     """
     is_packed = right.tag == packed_tag(right.ndims) or tiles >= _WORTH_SHARING
     is_short = shape.depth <= 2 * blocking.slice or tiles < _WORTH_PACKING

@@ -105,7 +105,7 @@ def test_rows_beyond_the_cache_by_a_packed_matrix_beyond_it_are_summed_in_slices
         case = with_weights(Case("packed", op, args, PrimitiveAttr()), "any")
         pd = primitive_desc(case.op, case.attr, target_of(isa))
         launched = [pd.program().kernels[run.kernel] for run in pd.program().launches if isinstance(run, Launch)]
-        # Smaller caches hold fewer inputs, whatever the matrix.
+        # Fewer inputs of any matrix fit in smaller caches.
         wanted = slices if isa == "x86-64-v4" else 2
         assert [spec.generator for spec in launched].count("gemm") == wanted
         native.check(dataclasses.replace(case, op=pd.op), isa)
