@@ -351,12 +351,17 @@ def vload_marked(_: Any, address: types.Integer, marks: types.Integer) -> Any:
     return vector(types.int64, types.int64), emit
 
 
+def emit_prefetch(b: Builder, address: Value, locality: int) -> None:
+    """Ask for the cache line of an address, for reading: 3 in the first-level cache, 2 in the second-level cache."""
+    call(b, "llvm.prefetch.p0", pointer(b, address, I8), I32(0), I32(locality), I32(1), result=ir.VoidType())
+
+
 @intrinsic
 def prefetch(_: Any, address: types.Integer) -> Any:
     """Ask for the cache line of an address, for reading, in the second-level cache."""
 
     def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
-        call(b, "llvm.prefetch.p0", pointer(b, a[0], I8), I32(0), I32(2), I32(1), result=ir.VoidType())
+        emit_prefetch(b, a[0], 2)
         return context.get_dummy_value()
 
     return types.void(types.int64), emit
