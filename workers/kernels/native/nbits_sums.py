@@ -21,6 +21,7 @@ from .vec import (
     Value,
     call,
     constant,
+    emit_prefetch,
     fma,
     lanes_below,
     load,
@@ -32,6 +33,8 @@ from .vec import (
 _VB: Final = ir.VectorType(I8, LANES)
 #: Bytes of a column whose numbers are multiplied in one step of a loop; blocks have a multiple of so many.
 _STEP: Final = 4
+#: Bytes of packed columns that are asked for before they are read, a line at each step.
+_AHEAD: Final = 8192
 #: Sums of one row at most: so many are added at the same time.
 _SUMS: Final = 4
 #: Sums of all rows that are worth having.
@@ -76,6 +79,7 @@ def make_columns(isa: str, rows: int, bits: int, points: str) -> Any:
 
                 def steps(at: Value, values: Sequence[Value]) -> list[Value]:
                     found = list(values)
+                    emit_prefetch(b, b.add(weights, b.add(b.mul(at, I64(16)), I64(_AHEAD))), 2)
                     for number in range(_STEP):
                         add(number, at, found, 8 // bits)
                     return found
