@@ -22,6 +22,8 @@ from poolrt.workers.engines.target import cpu_target
 
 #: Seconds that anything in these tests may take before it counts as a hang.
 BOUND_S = 20.0
+#: The shape of a tensor for which a step of tanh takes 0.1 ms on a fast processor.
+LONG = (2048, 512)
 #: Seconds between two looks.
 _PAUSE_S = 0.005
 
@@ -139,15 +141,15 @@ def relu_graph(shape: tuple[int, ...] = (4, 8), name: str = "relu", step: str = 
 
 
 def load_long(pool: poolrt.Pool) -> poolrt.Model:
-    """Return a model whose runs go by rings and take some tenths of a second."""
+    """Return a model whose runs go by rings and take some tenths of a second; its input x has the shape `LONG`."""
     graph = poolrt.Graph("long")
-    x = graph.input("x", (512, 512))
+    x = graph.input("x", LONG)
     for _ in range(3000):
         x = graph.eltwise(x, "tanh")
     graph.output("y", x)
     model = pool.load(graph)
     for _ in range(5):
-        model.run(x=np.zeros((512, 512), np.float32))
+        model.run(x=np.zeros(LONG, np.float32))
     return model
 
 

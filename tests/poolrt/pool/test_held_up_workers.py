@@ -19,7 +19,7 @@ from poolrt.runs import held_up
 from poolrt.workers.ipc.ring import RETURNED
 
 from .prepared import X, load, rings_of
-from .processes import BOUND_S, load_long, relu_graph, stopped, wait_until, workers_of
+from .processes import BOUND_S, LONG, load_long, relu_graph, stopped, wait_until, workers_of
 
 #: Values of a model whose tensors are too large for prepared places.
 _LARGE = (128, 64)
@@ -118,7 +118,7 @@ def test_a_run_that_a_stopped_worker_has_begun_waits_and_those_behind_it_do_not(
 ) -> None:
     small = load(own_pool)
     long = load_long(own_pool)
-    zeros = np.zeros((512, 512), np.float32)
+    zeros = np.zeros(LONG, np.float32)
     rings = rings_of(own_pool)
     taken = {ring.number: ring._ring.taken for ring in rings}
     begun = long.submit(x=zeros)

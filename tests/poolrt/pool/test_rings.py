@@ -22,7 +22,7 @@ from poolrt.runs.ring_entry import RingEntry
 from poolrt.workers.ipc.ring import CAPACITY, DONE, HEADS, RETURNED, SUBMITTED, SubmittingRing
 
 from .prepared import count_runs, note_probes, rings_of
-from .processes import BOUND_S, is_alive, load_long, relu_graph, wait_until, workers_of
+from .processes import BOUND_S, LONG, is_alive, load_long, relu_graph, wait_until, workers_of
 from .servers import started
 
 _X = np.arange(-16, 16, dtype=np.float32).reshape(4, 8)
@@ -165,7 +165,7 @@ def _interrupted_when(holds: Callable[[], bool]) -> Iterator[None]:
 
 def test_slots_of_an_interrupted_run_are_used_again_only_when_it_has_ended(own_pool: poolrt.Pool) -> None:
     model = load_long(own_pool)
-    x = np.zeros((512, 512), np.float32)
+    x = np.zeros(LONG, np.float32)
     pids = workers_of(own_pool)
     before = sum(ring._ring.taken for ring in rings_of(own_pool))
     with _interrupted_when(lambda: sum(ring._ring.taken for ring in rings_of(own_pool)) > before):
