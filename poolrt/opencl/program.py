@@ -11,6 +11,7 @@ from typing import Any, NoReturn, Self
 import pyopencl as cl
 
 from poolrt.cachestore import CacheStore, CreationFailed, StoreError
+from poolrt.workers.engines.opencl import given_processor
 
 from .binaries import Binaries, Request, binaries_of, pyopencl_error
 from .errors import FallbackWarning, Unusual
@@ -59,7 +60,7 @@ class Program(cl.Program):
         if (self._prg is not None and not self._fetched) or cache_dir is False:
             if cache_dir is not False and "_source" in vars(self):
                 self._warn("the program was used before it was built")
-            super().build(options, devices, False)  # type: ignore[arg-type]
+            self._build_alone(options, devices)
             return
         started = time.monotonic()
         self._prg, self._fetched = None, {}
@@ -67,9 +68,15 @@ class Program(cl.Program):
             cached = self._build_from_store(options, devices)
         except (Unusual, StoreError, MalformedProgram, OSError) as reason:
             self._warn(str(reason))
-            super().build(options, devices, False)  # type: ignore[arg-type]
+            self._build_alone(options, devices)
             return
         self._build_duration_info = ("retrieval or build", cached, time.monotonic() - started)
+
+    def _build_alone(self, options: str | Sequence[str] | None, devices: Sequence[cl.Device] | None) -> None:
+        """Build with pyopencl, for the processor's right name if PoCL has none."""
+        for device in self._context.devices:
+            given_processor(device)
+        super().build(options, devices, False)  # type: ignore[arg-type]
 
     def get_build_info(self, *args: Any, **kwargs: Any) -> Any:
         """Return what pyopencl returns; the log of a program from the store is the one of its build."""

@@ -183,10 +183,10 @@ def device_target(handle: pyopencl.Device) -> Target:
 
     A PoCL device whose processor has no right name in its LLVM gets one. Such a name is part of the target.
     """
-    return Target("opencl", "opencl", device_identity(handle, _given_processor(handle)[1]))
+    return Target("opencl", "opencl", device_identity(handle, given_processor(handle)[1]))
 
 
-def _given_processor(handle: pyopencl.Device) -> tuple[bool, str | None]:
+def given_processor(handle: pyopencl.Device) -> tuple[bool, str | None]:
     """Return whether LLVM's name for a device's processor is wrong, and the name that the device got in its place."""
     found, flags = handle.version.rstrip().rpartition("-")[2], processor_flags()
     if handle.platform.name != POCL or not is_wrong(found, flags):
@@ -197,7 +197,7 @@ def _given_processor(handle: pyopencl.Device) -> tuple[bool, str | None]:
 def _usable(handle: pyopencl.Device) -> Device:
     if not handle.available or not handle.compiler_available:
         raise EngineUnavailable("the device or its compiler is not available")
-    wrong, processor = _given_processor(handle)
+    wrong, processor = given_processor(handle)
     if wrong and processor is None:
         _try_compiler(handle)
     return Device(handle, Target("opencl", "opencl", device_identity(handle, processor)))
