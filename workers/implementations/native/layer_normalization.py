@@ -13,7 +13,7 @@ from .backward import NativeBackward, refuse_gradient
 from .blocks import LANES
 from .implementation import NativeImplementation
 from .normalization_rows import NEUTRAL, normalize, refuse_rows
-from .past_caches import streams_rows
+from .past_caches import asks_ahead, streams_rows
 
 #: Rows whose contributions to the gradients of scale and shift one work item adds up: at least, at most.
 _CHUNK: Final = (8, 256)
@@ -32,7 +32,8 @@ class NativeLayerNormalization(NativeImplementation[LayerNormalization]):
 
     def program(self, op: LayerNormalization, attr: PrimitiveAttr, target: Target) -> Program:
         rows, length = math.prod(op.dst.dims[:-1]), op.dst.dims[-1]
-        return normalize(op, attr, "layer", rows, (length,), streams_rows(op.dst, length, target))
+        streams, asks = streams_rows(op.dst, length, target), asks_ahead(op.dst, length, target)
+        return normalize(op, attr, "layer", rows, (length,), streams, asks)
 
 
 class NativeLayerNormalizationBackward(NativeBackward[LayerNormalization]):

@@ -27,11 +27,11 @@ def refuse_rows(op: LayerNormalization | GroupNormalization, attr: PrimitiveAttr
 
 def normalize(
     op: LayerNormalization | GroupNormalization, attr: PrimitiveAttr, part: str, rows: int, sizes: tuple[int, ...],
-    streams: bool = False,
+    streams: bool = False, asks: bool = False,
 ) -> Program:  # fmt: skip
     """Return the program of one launch over ``rows``; ``sizes`` are what the kernel's part wants to know of a row.
 
-    Rows that it ``streams`` are written past the caches.
+    Rows that it ``streams`` are written past the caches; a kernel that ``asks`` prefetches the next row.
     """
     if op.dst.elements == 0:
         return Program((), ())
@@ -51,6 +51,12 @@ def normalize(
     )  # fmt: skip
     centered = "rms_norm" not in op.flags
     kernel = KernelSpec.of(
-        "normalization_rows", part=part, dtype=op.dst.dtype, chain=chain(attr), centered=centered, streams=streams
+        "normalization_rows",
+        part=part,
+        dtype=op.dst.dtype,
+        chain=chain(attr),
+        centered=centered,
+        streams=streams,
+        asks=asks,
     )
     return Program((kernel,), (Launch(0, args, rows),), tables=NEUTRAL)

@@ -11,7 +11,7 @@ from ..program import Launch, LaunchArgument, Program
 from .backward import NativeBackward, refuse_gradient
 from .blocks import EVERY_TYPE, LANES, channel_blocks, channel_tail, is_blocked, refuse_different, refuse_permuted
 from .implementation import NativeImplementation
-from .past_caches import streams_rows
+from .past_caches import asks_ahead, streams_rows
 
 
 class NativeSoftmax(NativeImplementation[Softmax]):
@@ -38,10 +38,11 @@ class NativeSoftmax(NativeImplementation[Softmax]):
             places: tuple[LaunchArgument, ...] = (("m", (Arg.SRC, 0)), ("m", (Arg.DST, 0)), ("i", rows), ("i", length))
             return Program((kernel,), (Launch(0, places, -(-rows // LANES)),))
         part, numbers, work = _row(op) if _is_row(op) else _strided(op)
-        alone = _is_row(op) and op.dst.is_plain
+        alone, length = _is_row(op) and op.dst.is_plain, op.dst.dims[op.axis]
         kernel = KernelSpec.of(
             "softmax", part=part, dtype=op.dst.dtype, logarithm=op.algorithm == "log",
-            streams=alone and streams_rows(op.dst, op.dst.dims[op.axis], target),
+            streams=alone and streams_rows(op.dst, length, target),
+            asks=alone and asks_ahead(op.dst, length, target),
         )  # fmt: skip
         args: tuple[LaunchArgument, ...] = (("m", (Arg.SRC, 0)), ("m", (Arg.DST, 0)), *(("i", n) for n in numbers))
         return Program((kernel,), (Launch(0, args, work),))

@@ -35,14 +35,20 @@ _GROUP = 16 * 64
 
 
 def make(
-    isa: str, part: str, dtype: str, chain: tuple[Any, ...], centered: bool, streams: bool = False
+    isa: str, part: str, dtype: str, chain: tuple[Any, ...], centered: bool, streams: bool = False,
+    asks: bool = False,
 ) -> tuple[Callable[..., None], Any]:  # fmt: skip
     """Return a kernel and its signature: ``layer`` scales each element of a row, ``group`` each channel.
 
-    Statistics, scales and shifts are f32. If it ``streams``, the rows of a ``layer`` are written past the caches.
+    Statistics, scales and shifts are f32. If it ``streams``, the rows of a ``layer`` are written past the caches. A ``layer``
+    that streams or ``asks`` prefetches the next row.
     """
     statistics = _statistics(centered, dtype)
-    return _layer(chain, dtype, statistics, streams) if part == "layer" else _group(chain, dtype, statistics)
+    return (
+        _layer(chain, dtype, statistics, streams, streams or asks)
+        if part == "layer"
+        else _group(chain, dtype, statistics)
+    )
 
 
 def _mean(dtype: str) -> Any:
@@ -142,7 +148,7 @@ def _statistics(centered: bool, dtype: str) -> Any:
 
 
 def _layer(
-    chain: tuple[Any, ...], dtype: str, statistics: Any, streams: bool
+    chain: tuple[Any, ...], dtype: str, statistics: Any, streams: bool, asks: bool
 ) -> tuple[Callable[..., None], Any]:  # fmt: skip
     finish, finish_part = functions.post_ops(chain, dtype), functions.post_ops_part(chain, dtype)
     of = elements(dtype)
@@ -168,7 +174,7 @@ def _layer(
                 to = place_in_room(dst + offset, room)
             for index in range(0, whole, 16):
                 at = offset + size * index
-                if streams:
+                if asks:
                     prefetch(src + at + size * length)
                 value = vmul(vsub(vsub(load(src + at), center), correction), factor)
                 place = 4 * index

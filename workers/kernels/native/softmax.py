@@ -31,10 +31,13 @@ _SHORT = 128
 
 
 def make(
-    isa: str, part: str, dtype: str, logarithm: bool, streams: bool = False
+    isa: str, part: str, dtype: str, logarithm: bool, streams: bool = False, asks: bool = False
 ) -> tuple[Callable[..., None], Any]:  # fmt: skip
-    """Return a kernel and its signature. Rows that it ``streams`` are written past the caches: see `streamed_rows`."""
-    return _row(logarithm, dtype, streams) if part == "row" else _strided(logarithm, dtype)
+    """Return a kernel and its signature. Rows that it ``streams`` are written past the caches: see `streamed_rows`.
+
+    A kernel that streams or ``asks`` prefetches the row after the next one, whose maximum it finds.
+    """
+    return _row(logarithm, dtype, streams, streams or asks) if part == "row" else _strided(logarithm, dtype)
 
 
 def _putter(of: Elements) -> Any:
@@ -51,7 +54,7 @@ def _putter(of: Elements) -> Any:
     return put
 
 
-def _row(logarithm: bool, dtype: str, streams: bool) -> tuple[Callable[..., None], Any]:
+def _row(logarithm: bool, dtype: str, streams: bool, asks: bool) -> tuple[Callable[..., None], Any]:
     of = elements(dtype)
     size, real, load, load_tail, store, fill = of.size, of.real, of.load, of.load_tail, of.store, of.fill
     put = _putter(of)
@@ -93,7 +96,7 @@ def _row(logarithm: bool, dtype: str, streams: bool) -> tuple[Callable[..., None
                 stop = min(last, at + _GROUP * stride)
                 part = zero
                 while at < stop:
-                    if streams:
+                    if asks:
                         prefetch(following + last + at)
                     power = vexp_below(vsub(load(source + at), shift))
                     most = vmax(load(following + at), most)

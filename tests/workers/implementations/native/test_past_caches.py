@@ -1,7 +1,11 @@
-"""Large results, which kernels for AVX2 write past the caches: whole lines, wherever rows and the result begin."""
+"""Large results, which kernels for AVX2 write past the caches: whole lines, wherever rows and the result begin.
+
+Kernels for AVX-512 ask for the rows of their sources instead.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
@@ -47,15 +51,25 @@ def large(row: int, dtype: str = "f32") -> MemoryDesc:
     return MemoryDesc((LARGE // (row * numpy_type(dtype).itemsize) + 2, row), dtype)
 
 
+def softmax(md: MemoryDesc) -> OpDesc:
+    """Return a softmax of rows."""
+    return Softmax(md, md, 1)
+
+
+def layer_normalization(md: MemoryDesc) -> OpDesc:
+    """Return a layer normalization of rows."""
+    return LayerNormalization(md, md, 1e-5)
+
+
 def problems() -> dict[str, OpDesc]:
     odd, even, tall = large(1003), large(1000), MemoryDesc((2100, 1000), "f32")
     one = MemoryDesc((1, 1000), "f32")
     return {
-        "softmax": Softmax(odd, odd, 1),
+        "softmax": softmax(odd),
         "softmax of short rows": Softmax(large(64), large(64), 1),
         "softmax of f16": Softmax(large(1001, "f16"), large(1001, "f16"), 1),
         "log softmax": Softmax(even, even, 1, "log"),
-        "layer normalization": LayerNormalization(odd, odd, 1e-5),
+        "layer normalization": layer_normalization(odd),
         "root mean square": LayerNormalization(large(4096), large(4096), 1e-5, ("rms_norm", "use_scale")),
         "eltwise": Eltwise(odd, odd, "relu"),
         "eltwise of f16": Eltwise(large(1001, "f16"), large(1001, "f16"), "abs"),
@@ -71,10 +85,11 @@ def problems() -> dict[str, OpDesc]:
 
 @pytest.mark.parametrize("name", problems())
 @pytest.mark.one_in(4)
-def test_large_results_are_right(name: str, native: NativeRunner) -> None:
+@pytest.mark.parametrize("level", ["x86-64-v3", "x86-64-v4"])
+def test_large_results_are_right(name: str, level: str, native: NativeRunner) -> None:
     op, rng = problems()[name], np.random.default_rng()
     runner: NativeRunner = native if rng.integers(2) else MisplacedRunner()
-    pd = primitive_desc(op, PrimitiveAttr(), target_of("x86-64-v3"))
+    pd = primitive_desc(op, PrimitiveAttr(), target_of(level))
     args: dict[int, Any] = {}
     for arg, md in pd.memories().items():
         if arg not in pd.op.outputs():
@@ -91,3 +106,13 @@ def test_large_results_are_written_past_the_caches_of_avx2_only(name: str) -> No
     for level in ("x86-64-v2", "x86-64-v3", "x86-64-v4"):
         kernels = primitive_desc(op, PrimitiveAttr(), of_level(level)).program().kernels
         assert any(dict(spec.params).get("streams") for spec in kernels) is (level == "x86-64-v3"), kernels
+
+
+@pytest.mark.parametrize("kind", [softmax, layer_normalization])
+def test_kernels_for_avx512_alone_ask_for_far_rows(kind: Callable[[MemoryDesc], OpDesc]) -> None:
+    # Rows of 2 KiB and less, results of 2 MiB and less.
+    for rows, length, is_far in ((1024, 512, True), (1024, 511, False), (1023, 512, False), (16, 1 << 15, True)):
+        for level in ("x86-64-v3", "x86-64-v4"):
+            pd = primitive_desc(kind(MemoryDesc((rows, length), "f32")), PrimitiveAttr(), of_level(level))
+            (kernel,) = pd.program().kernels
+            assert dict(kernel.params)["asks"] is (is_far and level == "x86-64-v4")
