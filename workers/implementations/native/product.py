@@ -38,6 +38,8 @@ _NEAREST: Final = 16 << 10
 #: that stay in the caches until they are read.
 _OWN: Final = 128 << 10
 _SHARED: Final = 4 << 20
+#: Inputs, at most, of a slice of packed columns that come from memory.
+_STREAMED: Final = 1024
 #: Bytes of rows from which on a few tiles, of more than a pair of rows, read so many of them at once: lines of more that are one
 #: above the other are in too many pages, and compete for the caches before the next ones of the same rows are read.
 _FAR: Final = 4 << 20
@@ -227,7 +229,7 @@ def _slices(shape: Shape, right: MemoryDesc, tiles: int, height: int, blocking: 
 
     All, or so few that all rows of them, and the columns of an item, stay in the cache, and columns that are not packed are read
     from memory only once. Packed columns are read once for each strip of rows: if no cache holds them, many rows have fewer
-    strips of fewer inputs.
+    strips of fewer inputs. Then those of an item, and of the next, which its tiles ask for, stay in the cache for all tiles.
     """
     is_packed = right.tag == packed_tag(right.ndims) or tiles >= _WORTH_SHARING
     is_short = shape.depth <= 2 * blocking.slice or tiles < _WORTH_PACKING
@@ -236,6 +238,8 @@ def _slices(shape: Shape, right: MemoryDesc, tiles: int, height: int, blocking: 
         is_near = shape.columns * shape.depth * 4 <= blocking.strip
         fits = is_near or _strip_tiles(shape.depth, tiles, height, blocking) == tiles
         most = max(most, blocking.strip // (4 * shape.rows))
+        if not is_near and tiles > 1 and shape.depth >= 2 * _STREAMED:
+            most, fits = min(most, _STREAMED), False
     if blocking.copies:
         fits = tiles < _WORTH_PACKING
         if fits and shape.rows > _PAIR and _is_far(right):
