@@ -77,15 +77,16 @@ def variadic(algorithm: str) -> Operator:
     """Return the operator that combines any number of tensors, broadcasting them."""
 
     def operator(call: NodeCall) -> Operand:
-        return _combine(call, algorithm)
+        return _combine(call, call.operands_given(), algorithm)
 
     return operator
 
 
-def _combine(call: NodeCall, algorithm: str) -> Operand:
-    operands = call.operands_given()
+def _combine(call: NodeCall, operands: Sequence[Operand], algorithm: str) -> Operand:
     if not operands:
         raise call.malformed("it has no inputs")
+    if algorithm == "add" and dtype_of(operands[0]) in WRAPS_AS:
+        return reduce(lambda left, right: _wrapped(call.math, left, right, algorithm), operands)
     computed = any(isinstance(operand, Value) for operand in operands)
     if algorithm == "add" and computed and len({tuple(operand.shape) for operand in operands}) == 1:
         return operands[0] if len(operands) == 1 else call.graph.sum(operands, name=call.name)
@@ -147,8 +148,12 @@ def selu(call: NodeCall) -> Operand:
 
 
 def mean(call: NodeCall) -> Operand:
-    """Divide the sum by the number of tensors."""
-    return call.math.eltwise(_combine(call, "add"), "linear", 1 / len(call.operands))
+    """Divide the sum by the number of tensors; of integers in float64."""
+    operands = call.operands_given()
+    kind = dtype_of(call.operand(0))
+    if kind not in FLOATS:
+        operands = [call.math.cast(each, "float64") for each in operands]
+    return call.math.cast(call.math.eltwise(_combine(call, operands, "add"), "linear", 1 / len(operands)), kind)
 
 
 def gelu(call: NodeCall) -> Operand:

@@ -117,7 +117,8 @@ def test_sums_differences_and_products_wrap(kind: str) -> None:
     x, z = np.repeat(numbers, 6), np.tile(numbers, 6)
     cases: dict[str, tuple[dict[str, Array], Array]] = {
         "Add": ({"x": x, "z": z}, x + z), "Sub": ({"x": x, "z": z}, x - z), "Mul": ({"x": x, "z": z}, x * z),
-        "Abs": ({"x": x}, np.abs(x)),
+        "Abs": ({"x": x}, np.abs(x)), "Sum": ({"x": x, "z": z, "w": z}, x + z + z),
+        "Mean": ({"x": x, "z": z}, np.trunc((x.astype("f8") + z) / 2).astype(kind)),
     }  # fmt: skip
     if limits.min < 0:
         cases["Neg"] = ({"x": x}, -x)
