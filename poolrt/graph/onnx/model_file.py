@@ -25,6 +25,7 @@ from .external_data import ExternalData, open_regular
 from .foreign_format import describe_format
 from .message_count import TooManyMessages, check_messages
 from .names import undecodable_name
+from .versions import check_versions
 
 Array: TypeAlias = NDArray[Any]
 #: TensorProto.DataType -> little-endian NumPy type of its raw data (onnx.proto, "message TensorProto").
@@ -94,7 +95,7 @@ def read_model(source: str | os.PathLike[str] | bytes | Any) -> ModelFile:
     """
     onnx = onnx_package()
     if isinstance(source, onnx.ModelProto):
-        return _checked(ModelFile(source, "model"))
+        return _checked(onnx, ModelFile(source, "model"))
     if isinstance(source, (bytes, bytearray, memoryview)):
         return _parse(onnx, memoryview(source), "model", None)
     if not isinstance(source, str | os.PathLike):
@@ -158,13 +159,17 @@ def _parse(onnx: ModuleType, content: memoryview, label: str, external: External
         raise _no_model(label, content, str(error)) from error
     if not model.HasField("graph"):
         raise _no_model(label, content, "it holds no graph")
-    return _checked(ModelFile(model, label, external, detached))
+    return _checked(onnx, ModelFile(model, label, external, detached))
 
 
-def _checked(file: ModelFile) -> ModelFile:
+def _checked(onnx: ModuleType, file: ModelFile) -> ModelFile:
     name = undecodable_name(file.proto)
     if name is not None:
         raise ModelError(f"{file.label}: the name {name!r} is not UTF-8")
+    try:
+        check_versions(file.proto, onnx.defs.C.schema_version_map())
+    except ModelError as error:
+        raise ModelError(f"{file.label}: {error}") from error
     return file
 
 

@@ -339,6 +339,34 @@ def test_nodes_that_are_not_valid_are_refused(made: onnx.ModelProto, expected: s
     assert "\n" not in str(caught.value)
 
 
+def test_versions_of_operator_sets_that_do_not_exist_are_refused() -> None:
+    newest = onnx.defs.onnx_opset_version()
+    for domain, version, message in (
+        ("", -3, f"model: opset -3 of ai.onnx: expect a version from 1 to {newest}$"),
+        ("", 0, f"model: opset 0 of ai.onnx: expect a version from 1 to {newest}$"),
+        (
+            "ai.onnx",
+            2**62,
+            f"of ai.onnx: the installed onnx package has versions up to {newest}; install a newer package",
+        ),
+        ("", newest + 1, "; install a newer package, or export the model with an older opset"),
+        ("ai.onnx.ml", 2**62, "of ai.onnx.ml: the installed onnx package has "),
+    ):
+        # Given a model whose nodes are the same in all versions, and a function that no node calls
+        direct, within = model_of("Relu", {"x": (2,)}), model_of("Relu", {"x": (2,)})
+        relu, imported = helper.make_node("Relu", ["a"], ["b"]), helper.make_opsetid(domain, version)
+        direct.opset_import.append(imported)
+        within.functions.append(helper.make_function("f", "g", ["a"], ["b"], [relu], [imported]))
+        # When it is read, then it is refused
+        for made in (direct, within):
+            with pytest.raises(ModelError, match=message):
+                load_onnx(made)
+    # But those of other domains are their owners'
+    made = model_of("Relu", {"x": (2,)})
+    made.opset_import.append(helper.make_opsetid("com.example", -1))
+    assert load_onnx(made).outputs == {"y": (2,)}
+
+
 def test_two_inputs_of_one_name_are_refused() -> None:
     made = model_of("Relu", {"x": (2,)})
     made.graph.input.append(made.graph.input[0])
