@@ -115,6 +115,22 @@ ERRORS: list[tuple[Callable[[Graph, Value], object], str]] = [
     (lambda g, x: g.pooling(x, "average", 2), "algorithm: unknown 'average'; known: max, avg_include_padding"),
     (lambda g, x: g.pooling(x, "max", (2, 2, 2)), "kernel: expect one integer or 2, got (2, 2, 2)"),
     (lambda g, x: g.pooling(x, "max", 0), "kernel: expect 2 sizes >= 1, got (0, 0)"),
+    (
+        lambda g, x: g.pooling(x, "max", 2**30, strides=2**30, padding=2**30),
+        "kernel: expect a window of at most 2147483647 ",
+    ),
+    (
+        lambda g, x: g.pooling(x, "max", 2, strides=2**62, padding=2**62),
+        "strides: expect values of at most 2147483647, got",
+    ),
+    (
+        lambda g, x: g.convolution(x, ones(8, 4, 3, 3), strides=2**31 - 1, padding=2**40),
+        "padding_l: expect values of at most 2147483647, got",
+    ),
+    (
+        lambda g, x: g.resampling(x, "linear", (2**40, 1)),
+        "dst: expect sizes of at most 16777216, got (1",
+    ),
     (lambda g, x: g.eltwise(x, "swoosh"), "algorithm: unknown 'swoosh'; known: relu"),
     (lambda g, x: g.eltwise(x, "clip", 0.0), "beta: clip needs it"),
     (lambda g, x: g.binary(x, ones(4), "add"), "src1: shapes (2, 4, 10, 12) and (1, 1, 1, 4) do not broadcast"),

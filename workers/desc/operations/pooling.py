@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import ClassVar, Final
 
 from poolrt.cachestore.deferred_dataclass import dataclass
@@ -12,6 +13,8 @@ from ..op_desc import FORWARD, OpDesc, one_of, require
 from .window import require_window, windowed
 
 POOLING_ALGORITHMS: Final = ("max", "avg_include_padding", "avg_exclude_padding")
+#: Elements of a window that is longer than src. The workspace numbers them in int32, and padding costs as much as elements.
+_MOST_PADDED: Final = (1 << 31) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +42,8 @@ class Pooling(OpDesc):
         require(self.src.ndims >= 3, "src", "expect (N, C, *spatial)")
         require(len(self.kernel) == self.src.ndims - 2, "kernel", f"expect {self.src.ndims - 2} sizes")
         require_window(self, self.src.ndims - 2)
+        count, most = math.prod(self.kernel), max(_MOST_PADDED, math.prod(self.src.dims[2:]))
+        require(count <= most, "kernel", f"expect a window of at most {most} elements, got {self.kernel}: {count}")
         expected = (*self.src.dims[:2], *windowed(self.src.dims[2:], self.kernel, self))
         require(self.dst.dims == expected, "dst", f"expect {expected}, got {self.dst.dims}")
 

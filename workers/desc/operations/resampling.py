@@ -20,6 +20,8 @@ COORDINATES: Final = (
 NEAREST: Final = ("round_prefer_ceil", "round_prefer_floor", "floor", "ceil")
 #: The largest magnitude of the slope that Keys' function has one element away: his own are from -0.5 to -1.
 _STEEPEST: Final = 16
+#: The greatest spatial size of dst: kernels have a table with an item for each index.
+_MOST: Final = 1 << 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +71,8 @@ class Resampling(OpDesc):
             "dst",
             f"expect {self.src.dims[:2]} and {spatial} spatial dimensions, got {self.dst.dims}",
         )
+        largest = max(self.dst.dims[2:])
+        require(largest <= _MOST, "dst", f"expect sizes of at most {_MOST}, got {self.dst.dims[2:]}")
         require(0 not in self.src.dims[2:] or 0 in self.dst.dims, "src", "there is nothing to resample")
         positive = len(self.factors) in (0, spatial) and all(0.0 < factor < float("inf") for factor in self.factors)
         require(positive, "factors", f"expect {spatial} positive numbers or none, got {self.factors}")

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from .convolution import Convolution
     from .deconvolution import Deconvolution
     from .pooling import Pooling
+
+#: The greatest stride, dilation and padding: kernels get their products with pitches, in bytes, as int64.
+_MOST: Final = (1 << 31) - 1
 
 
 def windowed(
@@ -28,3 +31,5 @@ def require_window(op: Convolution | Deconvolution | Pooling, spatial: int) -> N
         values = getattr(op, name)
         if len(values) != spatial or min(values, default=low) < low:
             raise ValueError(f"{name}: expect {spatial} values >= {low}, got {values}")
+        if max(values, default=low) > _MOST:
+            raise ValueError(f"{name}: expect values of at most {_MOST}, got {values}")
