@@ -41,6 +41,7 @@ def number_labels(graph: Any) -> dict[str, NDArray[Any]]:
     names = {name for node in graph.node for name in (*node.input, *node.output)}
     names |= {each.name for each in (*graph.initializer, *graph.input, *graph.output)}
     nodes: list[Any] = []
+    labels: set[str] = set()
     for node in graph.node:
         nodes.append(node)
         if node.domain != _DOMAIN or not node.output or not node.output[0]:
@@ -48,21 +49,26 @@ def number_labels(graph: Any) -> dict[str, NDArray[Any]]:
         if node.op_type == "ArrayFeatureExtractor":
             if len(node.input) == 2 and node.input[0] in stored:
                 nodes[-1:] = _extracted(graph, node, stored[node.input[0]], names)
+                labels.add(node.output[0])
             continue
         texts = _numbered(node)
         if texts:
             label, number = node.output[0], _new(names, f"{node.output[0]}/number")
             node.output[0] = number
+            labels.add(label)
             table = _store(graph, names, f"{label}/texts", texts, (len(texts),))
             nodes.append(onnx_package().helper.make_node("Gather", [table, number], [label], f"{label}/text"))
     changed = [_copy(node) for node in nodes]
     del graph.node[:]
     graph.node.extend(changed)
-    return _look_up_at_the_end(graph, names)
+    return _look_up_at_the_end(graph, names, labels)
 
 
-def _look_up_at_the_end(graph: Any, names: set[str]) -> dict[str, NDArray[Any]]:
-    """Make outputs numbers of texts, whose texts a Gather looks up; return the texts by output."""
+def _look_up_at_the_end(graph: Any, names: set[str], labels: set[str]) -> dict[str, NDArray[Any]]:
+    """Make outputs numbers of texts, whose texts a Gather looks up; return the texts by output.
+
+    ``labels`` are the results of the nodes that `number_labels` has added.
+    """
     helper = onnx_package().helper
     declared = {each.name: each for each in graph.output}
     tables = {each.name: each for each in graph.initializer if each.data_type == STRING}
@@ -72,7 +78,7 @@ def _look_up_at_the_end(graph: Any, names: set[str]) -> dict[str, NDArray[Any]]:
             readers.setdefault(name, []).append(node)
     found: dict[str, NDArray[Any]] = {}
     for node in graph.node:
-        if node.op_type != "Gather" or not node.name.endswith("/text") or node.input[0] not in tables:
+        if node.op_type != "Gather" or node.output[0] not in labels:
             continue
         table, number, label = tables[node.input[0]], node.input[1], node.output[0]
         chain = _nodes_to_an_output(label, readers, declared)

@@ -96,6 +96,22 @@ def test_labels_that_no_node_reads_are_looked_up_behind_a_run_that_is_repeated(
     assert other.run(["twice"], feeds)[0].tolist() == [found[0].tolist()] * 2
 
 
+def test_a_users_node_of_any_name_is_computed_as_it_is(cache: PrimitiveProvider) -> None:
+    # Given a node of the name that nodes behind labels have, which chooses rows of texts
+    nodes = [
+        learned("Normalizer", ["normal"], norm="MAX"),
+        helper.make_node("Mul", ["normal", "zero"], ["none"]),
+        helper.make_node("Cast", ["none"], ["places"], to=TensorProto.INT64),
+        helper.make_node("Gather", ["texts", "places"], ["y"], "y/text", axis=0),
+    ]
+    zero = numpy_helper.from_array(np.zeros((), np.float32), "zero")
+    texts = TensorProto(name="texts", data_type=8, dims=(1, 3), string_data=[text.encode() for text in TEXTS])
+    session = open_session(model(nodes, ["y"], zero, texts).SerializeToString(), cache)
+    # When it runs, then its result is whole rows (of which ONNX Runtime copies the first text)
+    (found,) = session.run(None, {"x": table(np.random.default_rng(3), 2)})
+    assert found.tolist() == np.broadcast_to(np.array(TEXTS, object), (2, 6, 3)).tolist()
+
+
 def test_texts_that_there_are_not_are_empty(cache: PrimitiveProvider) -> None:
     best = helper.make_node("ArgMax", ["x"], ["best"], axis=1)
     choose = helper.make_node("ArrayFeatureExtractor", ["texts", "best"], ["chosen"], "choose", domain="ai.onnx.ml")
