@@ -24,7 +24,8 @@ from typing import TYPE_CHECKING, Any, Final
 from ...engines.opencl import EngineUnavailable, OpenClEngine, runtime
 from ...engines.target import Target
 from ..spec import KernelSpec
-from .source import USER_CALL, kernel_source
+from .build_log import first_error
+from .source import USER_CALL, kernel_source, user_source
 
 if TYPE_CHECKING:
     import pyopencl
@@ -49,7 +50,8 @@ class KernelBuildError(RuntimeError):
 def compile_kernel(spec: KernelSpec, target: Target) -> bytes:
     """Return the compressed program binary of one kernel for a target that this process has a device for.
 
-    Raises KernelBuildError with the compiler's log, or EngineUnavailable if no device has the target's identity.
+    Raises KernelBuildError with the compiler's log, of a user's kernel with its first error alone, or EngineUnavailable if no
+    device has the target's identity.
     """
     engine = _engine(target)
 
@@ -73,8 +75,10 @@ def compile_kernel(spec: KernelSpec, target: Target) -> bytes:
         if spec.generator != USER_CALL and _FOR_ANY_SIZE_IS_UNUSED in engine.device.platform.version:
             _put_in_place_of_any_size(spec.name)
     except cl.Error as error:
-        what = params["function"] if spec.generator == USER_CALL else f"{spec.generator} {params}"
-        raise KernelBuildError(f"OpenCL kernel {what}: {error}") from error
+        if spec.generator != USER_CALL:
+            raise KernelBuildError(f"OpenCL kernel {spec.generator} {params}: {error}") from error
+        said = first_error(str(error), user_source(spec)) or error
+        raise KernelBuildError(f"OpenCL kernel {params['function']}: {said}") from error
     binaries: Any = program.get_info(cl.program_info.BINARIES)
     return zlib.compress(binaries[0])
 

@@ -38,7 +38,7 @@ def kernel_source(spec: KernelSpec) -> str:
     if spec.generator == USER_CALL:
         names = ("function", "parameters", "arguments")
         macros = [f"#define POOLRT_{name.upper()} {params[name]}" for name in names]
-        source = base64.b85decode("".join(params["code"])).decode()
+        source = user_source(spec)
         refuse_includes(source)
         # The word may be in an option that defines a macro.
         has_locals = _LOCAL.search(f"{source} {params['options']}") is not None
@@ -50,6 +50,12 @@ def kernel_source(spec: KernelSpec) -> str:
         macros = [f"#define {name.upper()} {literal(value)}" for name, value in params.items() if name not in _RESERVED]
         macros += _chain(params.get("post_ops", ()))
     return "\n".join([*macros, *map(_text, text_names(spec.generator))])
+
+
+def user_source(spec: KernelSpec) -> str:
+    """Return the text of a user's kernel."""
+    params: dict[str, Any] = dict(spec.params)
+    return base64.b85decode("".join(params["code"])).decode()
 
 
 def _own_locals(source: str, function: str) -> list[str]:

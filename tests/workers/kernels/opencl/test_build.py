@@ -98,6 +98,38 @@ except KernelBuildError as error:
     assert "error:" in log
 
 
+BROKEN = """
+import base64
+from poolrt.workers.engines.opencl import opencl_target
+from poolrt.workers.kernels.opencl.build import KernelBuildError, compile_kernel
+from poolrt.workers.kernels.spec import KernelSpec
+texts = (
+    "__kernel void called(__global float *x)\\n{ x[0] = pow(x[0]); }",
+    "__kernel void called(__global float *x)\\n{ __local float a[1]; x[0] = b; x[1] = c; }",
+    "__kernel void called(void) {}",
+)
+for text in texts:
+    spec = KernelSpec.of(
+        "poolrt_call", code=(base64.b85encode(text.encode()).decode(),), options="", function="called",
+        parameters="__global float *a", arguments="a", nbytes=(256,), global_size=(1,), local=(1,),
+    )
+    try:
+        compile_kernel(spec, opencl_target())
+    except KernelBuildError as error:
+        print(error)
+"""
+
+
+def test_a_kernel_of_a_user_that_does_not_compile_gives_the_first_error_and_its_place(device: str) -> None:
+    few, unknown, call = python(BROKEN).splitlines()
+    assert few == "OpenCL kernel called: line 2, column 10: no matching function for call to 'pow'"
+    assert unknown == "OpenCL kernel called: line 2, column 30: use of undeclared identifier 'b', and 1 more error"
+    fitting = (
+        "OpenCL kernel called: its parameters do not fit the arrays and numbers of the call: too many arguments to "
+    )
+    assert call.startswith(fitting)
+
+
 def test_a_target_that_no_device_has_is_an_error(device: str) -> None:
     code = """
 from poolrt.workers.engines.opencl import EngineUnavailable
