@@ -306,7 +306,7 @@ class Client(FuturesThread, ReleasedSlots):
                     self._make_room()
                     self._channel.flush()
             except ChannelClosed as error:
-                self._lose(coordinator_lost(f"the coordinator has exited ({self._ending() or error})"))
+                self._lose(coordinator_lost(self._loss(f"({error})")))
                 self._check()
             except (ValueError, TypeError, OverflowError, ChannelFull) as error:
                 raise PoolRefused(f"a request cannot be sent: {error}") from error
@@ -378,8 +378,7 @@ class Client(FuturesThread, ReleasedSlots):
                 self._life.note()
                 self._take(message)
         except (ChannelClosed, MalformedMessage) as error:
-            how = self._ending() or str(error)
-            self._lose(coordinator_lost(f"the coordinator has exited ({how}); its lines on standard error say why"))
+            self._lose(coordinator_lost(self._loss(f"({error}); its lines on standard error say why")))
         except BaseException:
             if not channel.untouched:
                 # The interruption may have lost a message, and the thread that waits for it would wait for ever.
@@ -388,6 +387,15 @@ class Client(FuturesThread, ReleasedSlots):
         if self._followers or self._resolvable:
             with self._lock:
                 self._answered.notify_all()
+
+    def _loss(self, otherwise: str) -> str:
+        """Return the text of an error; ``otherwise`` says how the coordinator has ended, unless a signal is known."""
+        how = self._ending()
+        return (
+            f"the coordinator has exited: it was {how}; make a new pool"
+            if how
+            else f"the coordinator has exited {otherwise}"
+        )
 
     def _wait_with_calls(self, calls: CallRings, timeout: float | None) -> bool:
         """Wait for a message, or the end of a call on a ring; return whether there is a message."""

@@ -30,7 +30,7 @@ class Coordinator:
         self._owner = os.getpid()
 
     def ending(self) -> str:
-        """Return the signal that has ended it, as text; empty if it has exited by itself or still runs."""
+        """Return the signal that has ended it and what is known of its cause; empty if it has exited by itself or still runs."""
         pid = self.pid  # read once: another thread may be in `end`
         if not pid or self._owner != os.getpid():
             return ""
@@ -44,9 +44,12 @@ class Coordinator:
             return ""  # another part of this process has waited for all its children
         if found.si_code not in (os.CLD_KILLED, os.CLD_DUMPED):
             return ""
-        from poolrt.coordinator.exits import describe_signal
+        from poolrt.coordinator.exits import CRASHES, describe_signal
 
-        return f"ended by {describe_signal(found.si_status, pid)}"
+        text = f"ended by {describe_signal(found.si_status, pid)}"
+        if found.si_status in CRASHES:
+            return f"{text}; its lines on standard error have the stack"
+        return f"{text}, which another process has sent, or the kernel when memory ran out"
 
     def end(self) -> None:
         """Wait until it exits, which closing the connection makes it do; kill it if it takes too long."""

@@ -26,12 +26,29 @@ def test_the_errors_of_lost_processes_name_the_signal(
             pool.submit(_crash).result()
         # And when the coordinator is killed
         os.kill(coordinator, signal.SIGKILL)
-        with pytest.raises(CoordinatorLost, match="ended by SIGKILL"):
+        with pytest.raises(CoordinatorLost) as lost:
             pool.stats()
+    # Then the error names the signal, and no lines, which there are none of
+    assert str(lost.value) == (
+        "the coordinator has exited: it was ended by SIGKILL, which another process has sent, or the kernel when memory ran "
+        "out; make a new pool"
+    )
     printed = capfd.readouterr().err
     assert "Segmentation fault" in printed  # faulthandler's
     assert "_crash" in printed or "_apply" in printed
     assert "was ended by SIGSEGV" in printed
+
+
+def test_a_coordinator_that_crashes_refers_to_its_stack(
+    settings: dict[str, Any], capfd: pytest.CaptureFixture[str]
+) -> None:
+    with poolrt.Pool(workers=1, threads=1, **settings) as pool:
+        os.kill(pool.stats()["pid"], signal.SIGSEGV)
+        with pytest.raises(
+            CoordinatorLost, match=r"SIGSEGV .*; its lines on standard error have the stack; make a new pool"
+        ):
+            pool.stats()
+    assert "Segmentation fault" in capfd.readouterr().err
 
 
 def test_a_call_that_finds_the_coordinator_gone_gets_one_error(
