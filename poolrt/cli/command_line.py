@@ -16,7 +16,7 @@ from typing import Any, Final, NoReturn, cast
 from poolrt.settings import Settings, SettingsError
 from poolrt.version import VERSION
 
-from .options import describe_choice, describe_rest, require_options
+from .options import describe_choice, describe_rest, describe_value, require_options
 from .report import JobFailed, OutputFailed, Report, UsageError
 from .streams import discard_output, say
 
@@ -74,7 +74,12 @@ def _run_command(words: Sequence[str], report: Report) -> int:
     options, rest = parser.parse_known_args(words)
     if rest:
         raise UsageError(describe_rest(parser, words, rest))
-    settings = Settings.load(options.config, **{name: getattr(options, name) for name in options.overrides})
+    try:
+        settings = Settings.load(options.config, **{name: getattr(options, name) for name in options.overrides})
+    except SettingsError as error:
+        if error.source == "argument" and error.key in options.overrides:
+            raise UsageError(describe_value(parser, words, error.key, error.reason)) from error
+        raise
     return cast("Execute", options.execute)(options, settings, report)
 
 

@@ -48,6 +48,14 @@ def describe_rest(parser: argparse.ArgumentParser, words: Sequence[str], rest: S
     return f"unrecognized arguments: {' '.join(rest)}; {parser.prog} {takes} (see {parser.prog} --help)"
 
 
+def describe_value(parser: argparse.ArgumentParser, words: Sequence[str], name: str, reason: str) -> str:
+    """Return the message for the value of an option, or of a positional argument, that overrides the setting ``name``."""
+    parser = _command_of(parser, words)
+    action = next(each for each in parser._actions if each.dest == name)
+    shown = "/".join(action.option_strings) or action.metavar
+    return f"argument {shown}: {reason} (see {parser.prog} --help)"
+
+
 def _describe(parser: argparse.ArgumentParser, name: str, rest: Sequence[str]) -> str:
     """Return the message for an unknown option before the words ``rest``."""
     commands = _commands(parser)

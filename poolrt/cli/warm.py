@@ -94,12 +94,16 @@ def _execute(options: argparse.Namespace, settings: Settings, report: Report) ->
     for target in options.targets:
         if isinstance(target, Path):
             require_file(target)
+    if settings.read_only:
+        raise JobFailed("the cache is read-only (the setting read_only): warm keeps nothing in it")
+    # A model that cannot be read needs no server
+    graphs = {target: _read_model(target, options, settings) for target in options.targets if isinstance(target, Path)}
     _require_cache(settings)
     found: dict[str, list[dict[str, Any]]] = {"models": [], "modules": []}
     with _Pool(options) as pool:
         for target in options.targets:
             if isinstance(target, Path):
-                found["models"].append(_warm_model(target, pool, options, settings, report))
+                found["models"].append(_warm_model(target, graphs[target], pool, settings, report))
             else:
                 found["modules"].append(_warm_module(target, options.main, pool, settings, report))
     report.result(found)
@@ -134,8 +138,6 @@ def _require_cache(settings: Settings) -> None:
     """Raise JobFailed if what is created now would not be there later."""
     from poolrt.cachestore import CacheStore
 
-    if settings.read_only:
-        raise JobFailed("the cache is read-only (the setting read_only): warm keeps nothing in it")
     with CacheStore.connect(**settings.store_arguments()) as store:
         if settings.redis_url:
             reach(store)
@@ -147,19 +149,20 @@ def _require_cache(settings: Settings) -> None:
             raise JobFailed("the cache is turned off by a capacity of 0: see poolrt cache capacity --help")
 
 
-def _warm_model(
-    path: Path, pool: _Pool, options: argparse.Namespace, settings: Settings, report: Report
-) -> dict[str, Any]:
+def _read_model(path: Path, options: argparse.Namespace, settings: Settings) -> Graph:
     from poolrt.graph.errors import GraphError
     from poolrt.graph.onnx.importer import load_onnx
 
     given = open_arguments(options)
     try:
-        graph = load_onnx(path, **given, engine=settings.engine, constant_bytes=settings.constant_bytes)
+        return load_onnx(path, **given, engine=settings.engine, constant_bytes=settings.constant_bytes)
     except GraphError as error:
         # Some errors of a file begin with its name.
         reason = str(error).removeprefix(f"{path.name}: ")
         raise JobFailed(f"{path}: {reason}") from error
+
+
+def _warm_model(path: Path, graph: Graph, pool: _Pool, settings: Settings, report: Report) -> dict[str, Any]:
     made = pool.load(graph)
     primitives = made["primitives"]
     report.say(f"{path}: {_primitives_text(primitives)}, {seconds_text(made['load_s'])}")

@@ -285,13 +285,15 @@ def test_what_cannot_be_warmed_is_one_line(
 def test_an_error_of_a_model_names_it_once(
     place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("POOLRT_HOME", str(place / "home"))
+    monkeypatch.setenv("POOLRT_HOME", str(place / "untouched"))
     monkeypatch.chdir(place)
     node = helper.make_node("Relu", ["x"], ["y"])
     ports = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", "m"]) for name in "xy"]
     onnx.save(helper.make_model(helper.make_graph([node], "g", ports[:1], ports[1:])), "open.onnx")
-    assert main(["warm", "open.onnx"]) == 1
+    assert main(["warm", "m.onnx", "open.onnx"]) == 1
     assert capsys.readouterr().err.startswith("poolrt: open.onnx: input 'x': dimension 1 (m) is open")
+    # And no server has been started
+    assert not (place / "untouched").exists()
 
 
 @pytest.mark.parametrize(
