@@ -12,9 +12,18 @@ import math
 from typing import Final, NamedTuple
 
 from ...desc import MemoryDesc
+from .blocks import LANES
 
 #: Contiguous or transposed lengths are cut here, so that work divides over threads.
 PIECE: Final = 4096
+#: Elements between rows of dst whose lines compete for few of the 64 sets of the first-level cache. Processors ask for the lines
+#: of all stores that wait, so lines of many such rows, written in turn, have left the cache again before they are written.
+_COMPETING: Final = 256
+#: Elements of such rows that are written in turn, at most; a vector's of each row in any case.
+_IN_TURN: Final = 512
+#: Pieces that other transpositions are cut into, and the elements of each, at least.
+_SHARES: Final = 8
+_LEAST: Final = 16384
 
 
 class Loop(NamedTuple):
@@ -104,20 +113,32 @@ def _has_group(nest: Nest, size: int) -> bool:
 def pieces(nest: Nest) -> list[Nest]:
     """Cut long innermost loops, so that a nest's outer loops have enough steps to share."""
     found = [nest]
-    for unit in ("src", "dst"):
-        found = [piece for part in found for piece in _cut(part, unit)]
+    for unit, length in (("src", _columns(nest)), ("dst", PIECE)):
+        found = [piece for part in found for piece in _cut(part, unit, length)]
     return found
 
 
-def _cut(nest: Nest, unit: str) -> list[Nest]:
+def _columns(nest: Nest) -> int:
+    """Return how many elements adjacent in src a piece has, or up to twice as many."""
+    rows = next((loop.extent for loop in nest.loops if loop.dst == 1 and loop.src != 1), 0)
+    columns = next((loop for loop in nest.loops if loop.src == 1 and loop.dst != 1), None)
+    if not rows or columns is None:
+        return PIECE
+    if columns.dst % _COMPETING == 0:
+        return LANES * max(1, _IN_TURN // rows)
+    length = steps(nest.loops) // (_SHARES * rows)
+    return min(PIECE, -(-length // LANES) * LANES) if length * rows >= _LEAST else PIECE
+
+
+def _cut(nest: Nest, unit: str, length: int) -> list[Nest]:
     for number, loop in enumerate(nest.loops):
-        if getattr(loop, unit) == 1 and loop.extent >= 2 * PIECE:
-            whole, rest = divmod(loop.extent, PIECE)
-            outer = Loop(whole, loop.src * PIECE, loop.dst * PIECE)
+        if getattr(loop, unit) == 1 and loop.extent >= 2 * length:
+            whole, rest = divmod(loop.extent, length)
+            outer = Loop(whole, loop.src * length, loop.dst * length)
             before, after = nest.loops[:number], nest.loops[number + 1 :]
-            cut = [nest._replace(loops=(*before, outer, loop._replace(extent=PIECE), *after))]
+            cut = [nest._replace(loops=(*before, outer, loop._replace(extent=length), *after))]
             if rest:
-                start = whole * PIECE
+                start = whole * length
                 loops = (*before, loop._replace(extent=rest), *after)
                 cut.append(Nest(loops, nest.src + start * loop.src, nest.dst + start * loop.dst, nest.pads))
             return cut

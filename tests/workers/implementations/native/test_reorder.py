@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from poolrt.workers.desc import Arg, MemoryDesc, PrimitiveAttr, Quantisation, Reorder
 from poolrt.workers.desc.memory_desc import plain_tag
 from poolrt.workers.engines.target import cpu_target
+from poolrt.workers.implementations.native.loop_nest import copies, pieces, steps
 from poolrt.workers.implementations.primitive_desc import UnsupportedPrimitive, primitive_desc
 from poolrt.workers.implementations.program import Launch
 from tests.references.data_types import rounded
@@ -225,6 +226,44 @@ def test_halves_of_short_rows_are_taken_apart(native: NativeRunner, kinds: tuple
         values = np.arange(math.prod(dims)).reshape(dims) % 251
         problem = Case(f"{dims}", Reorder(src, dst), {Arg.SRC: values}, rtol=0.0, atol=0.0)
         native.check(problem, cpu_target().isa)
+
+
+@pytest.mark.parametrize(
+    "kinds", [("f32", "f32"), ("f16", "f16"), ("u8", "u8"), ("f64", "f64"), ("f32", "f16")], ids=str
+)
+@pytest.mark.one_in(3)
+def test_transpositions_are_exact_in_pieces(native: NativeRunner, isa: str, kinds: tuple[str, str]) -> None:
+    """Rows of dst that compete for places of a cache or do not, more columns than a piece, and rest of it."""
+    rng = np.random.default_rng()
+    for batch, rows, columns in (
+        (1, 256, 65),
+        (3, 512, 43),
+        (1, 1024, 37),
+        (1, 1000, 300),
+        (1, 70, 3000),
+        (2, 18, 9000),
+    ):
+        dims = (batch, rows, columns + int(rng.integers(20)))
+        src, dst = MemoryDesc(dims, kinds[0]), MemoryDesc(dims, kinds[1], "acb")
+        values = rng.integers(0, 250, dims)
+        native.check(Case(f"{dims} {kinds}", Reorder(src, dst), {Arg.SRC: values}, rtol=0.0, atol=0.0), isa)
+
+
+def test_rows_of_dst_that_compete_are_written_few_at_a_time() -> None:
+    for rows, columns, most in ((1024, 1024, 31), (256, 3136, 63), (512, 47, 31), (1000, 1000, 255), (64, 3136, 783)):
+        dims = (rows, columns)
+        (nest,) = copies(MemoryDesc(dims, "f32"), MemoryDesc(dims, "f32", "ba"))
+        found = [loop.extent for piece in pieces(nest) for loop in piece.loops if loop.src == 1]
+        assert max(found) <= most
+        assert sum(steps(piece.loops) for piece in pieces(nest)) == rows * columns
+
+
+def test_a_large_transposition_has_work_for_several_threads_and_a_small_one_is_whole() -> None:
+    for dims, least, most in (((64, 3136), 7, 9), ((1000, 1000), 7, 9), ((1024, 1024), 64, 64), ((128, 768), 1, 1)):
+        op = Reorder(MemoryDesc(dims, "f32"), MemoryDesc(dims, "f32", "ba"))
+        (launch,) = primitive_desc(op, PrimitiveAttr(), cpu_target()).program().launches
+        assert isinstance(launch, Launch)
+        assert least <= launch.work <= most
 
 
 def test_an_item_of_work_has_many_steps_of_a_long_loop() -> None:
