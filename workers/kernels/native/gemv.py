@@ -25,6 +25,10 @@ _FEW: Final = 64
 _FEW_ROWS: Final = 128
 #: Bytes of rows that are near: they stay in the second-level cache, so that each may be read in several pieces.
 _NEAR: Final = 256 << 10
+#: Bytes of a matrix that is far: no second-level cache holds it from one product to the next. Bytes between its packed columns
+#: that are multiplied and those that are asked for.
+_FAR: Final = 1 << 20
+_AHEAD: Final = 4096
 #: Most columns of adjacent items in rows that are computed together: rows are read at the speed of memory only if their
 #: pieces are long, and the sums must stay in the first-level cache.
 _JOINED: Final = 4096
@@ -56,6 +60,7 @@ def make(isa: str, order: str) -> tuple[Callable[..., None], Any]:
         parts = (columns + part - 1) // part
         most = max(1, joined // part)
         before, after = vset(np.float32(low)), vset(np.float32(bound))
+        far = int(K * columns * 4 > _FAR)
         item = begin
         while item < end:
             product = batch_table + item // parts * 24
@@ -65,7 +70,9 @@ def make(isa: str, order: str) -> tuple[Callable[..., None], Any]:
             item += together
             count = min(together * part, columns - first)
             at = iload(product + 16) + first * 4
-            compute(left + iload(product), right + iload(product + 8), first, count, K, lane, block, step, sums + at)
+            compute(
+                left + iload(product), right + iload(product + 8), first, count, K, lane, block, step, far, sums + at
+            )
             for j in range(0, count, 16):
                 rest = min(16, count - j)
                 if rest == 16:
@@ -88,13 +95,20 @@ def make(isa: str, order: str) -> tuple[Callable[..., None], Any]:
 
 
 def _packed(sums_at_once: int) -> Callable[..., None]:
-    total = sum_packed(sums_at_once)
+    total, total_of_far = sum_packed(sums_at_once), sum_packed(sums_at_once, _AHEAD)
 
     def compute(
-        left: int, right: int, first: int, count: int, K: int, lane: int, block: int, step: int, to: int
+        left: int, right: int, first: int, count: int, K: int, lane: int, block: int, step: int, far: int, to: int
     ) -> None:
+        # Distances that the compiler knows take no instructions.
         for j in range(0, count, 16):
-            value = total(left, lane, right + (first + j) // 16 * block, step, K)
+            at = right + (first + j) // 16 * block
+            if lane != 4:
+                value = total(left, lane, at, 64, K)
+            elif far:
+                value = total_of_far(left, 4, at, 64, K)
+            else:
+                value = total(left, 4, at, 64, K)
             if count - j >= 16:
                 vstore(to + j * 4, value)
             else:
@@ -112,7 +126,7 @@ def _rows(sums_at_once: int, vectors: int, whole_rows: bool) -> Callable[..., No
     of_64, of_128 = sum_rows(4), sum_rows(8)
 
     def compute(
-        left: int, right: int, first: int, count: int, K: int, lane: int, block: int, step: int, to: int
+        left: int, right: int, first: int, count: int, K: int, lane: int, block: int, step: int, far: int, to: int
     ) -> None:
         at = right + first * 4
         if whole_rows and count == 64:
@@ -151,7 +165,7 @@ def _columns(sums_at_once: int) -> Callable[..., None]:
     several, one = sum_columns(sums_at_once), sum_columns(1)
 
     def compute(
-        left: int, right: int, first: int, count: int, K: int, lane: int, block: int, step: int, to: int
+        left: int, right: int, first: int, count: int, K: int, lane: int, block: int, step: int, far: int, to: int
     ) -> None:
         at = right + first * step
         whole = count // sums_at_once * sums_at_once

@@ -12,6 +12,7 @@ from .compiler.language import intrinsic
 from .first_lanes import HAVE_MASKS, store_first
 from .vec import (
     F32,
+    I8,
     I32,
     I64,
     VF,
@@ -32,8 +33,10 @@ from .vec import (
 )
 
 
-def sum_packed(count: int) -> Any:
+def sum_packed(count: int, ahead: int = 0) -> Any:
     """Return the intrinsic that sums K products of 16 columns, ``count`` rows at a time.
+
+    It asks for the weights ``ahead`` bytes behind those that it multiplies; 0 for none.
 
     Its arguments: the address of the left row and the distance of its inputs, the address of the first 16 weights and the
     distance of the next 16, in bytes, and K. It returns a vector.
@@ -42,7 +45,13 @@ def sum_packed(count: int) -> Any:
     @intrinsic
     def total(_: Any, left: Any, lane: Any, right: Any, step: Any, K: Any) -> Any:
         def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
-            return _sum_vectors(b, count, a, lambda address: load(b, address))
+            def load_row(address: Value) -> Value:
+                if ahead:
+                    place = pointer(b, b.add(address, I64(ahead)), I8)
+                    call(b, "llvm.prefetch.p0", place, I32(0), I32(3), I32(1), result=ir.VoidType())
+                return load(b, address)
+
+            return _sum_vectors(b, count, a, load_row)
 
         return vector(*[types.int64] * 5), emit
 

@@ -43,6 +43,18 @@ def with_gaps(md: MemoryDesc, row: int, column: int) -> MemoryDesc:
     return MemoryDesc(md.dims, md.dtype, strides=(*steps, row, column))
 
 
+def test_a_row_whose_inputs_are_apart_is_multiplied_by_packed_columns_near_and_far(
+    native: NativeRunner, isa: str
+) -> None:
+    for depth, columns, lane in ((40, 33, 3), (517, 530, 2), (517, 530, 1)):
+        src = MemoryDesc((1, depth), "f32", strides=(1, lane) if lane > 1 else (depth, 1))
+        op = Matmul(src, MemoryDesc((depth, columns), "f32", "Ba16b"), None, MemoryDesc((1, columns), "f32"))
+        args = {int(arg): integers(md.dims, int(arg)) for arg, md in op.memories().items() if arg != Arg.DST}
+        case = Case(f"{depth} inputs {lane} apart", op, args)
+        assert "gemv" in {spec.generator for spec in native.describe(case, isa).program().kernels}
+        native.check(case, isa)
+
+
 @pytest.mark.parametrize("case", [cases("matmul")[number] for number in (5, 8, 9, 12, 15, 17, 18)], ids=str)
 def test_sources_in_columns_and_with_gaps_give_the_same(native: NativeRunner, case: Case, isa: str) -> None:
     assert isinstance(case.op, Matmul)
