@@ -23,8 +23,12 @@ from .builder import NestedBuilder, memory, shifted
 from .product import MatrixView, NotNested, Operand, fast_matmul
 
 Op = TypeVar("Op", Rnn, Lstm, Gru)
-#: Weights (L, D, C, G, H), packed as products of matrices (C, G H) read them, if 16 divides H.
+#: Weights (L, D, C, G, H), packed as products of matrices (C, G H) read them, and biases (L, D, G, H) that are added to these:
+#: the channels of each gate are filled up to a multiple of 16.
 _PACKED: Final = "abdEc16e"
+_FILLED: Final = "abcD16d"
+#: Channels of a gate that are filled up are at most so many times as many.
+_FILLS: Final = 1.1
 #: Engine kind -> data types.
 _TYPES: Final = {"cpu": ("f32", "f64"), "opencl": ("f32",)}
 #: Steps over all layers and directions at most: each has launches of its own.
@@ -71,8 +75,9 @@ class NestedRecurrent(Generic[Op]):
         return None
 
     def complete(self, op: Op, attr: PrimitiveAttr, target: Target) -> Op:
-        if target.engine_kind == "cpu" and op.weights_layer.dims[4] % 16 == 0:
-            layer, each = (md.with_tag(_PACKED) if md.is_any else md for md in (op.weights_layer, op.weights_iter))
+        both = (op.weights_layer, op.weights_iter)
+        if target.engine_kind == "cpu" and _fills(op.weights_layer.dims[4], both):
+            layer, each = (md.with_tag(_PACKED) if md.is_any else md for md in both)
             op = replace(op, weights_layer=layer, weights_iter=each)
         return complete_layouts(op)
 
@@ -123,12 +128,15 @@ class _Network:
         #: Results of a layer, for all steps.
         self.results = MemoryDesc((self.steps, self.batch, self.hidden), self.dtype)
         self.splits = isinstance(op, Gru) and not op.linear_before_reset
+        packs = op.weights_layer.tag == op.weights_iter.tag == _PACKED
+        #: Channels from gate to gate, of products and packed weights.
+        self.apart = _filled(self.hidden) if packs else self.hidden
         self._chosen: dict[Matmul, PrimitiveDesc] = {}
 
     @property
     def projection(self) -> Matmul:
         """The product of the inputs of all steps."""
-        width = self.gates * self.hidden
+        width = self.gates * self.apart
         bias = None if self.op.bias is None else MemoryDesc((1, width), self.dtype)
         return self._product(self.steps * self.batch, self.op.weights_layer.dims[2], self.gates, bias, True)
 
@@ -137,9 +145,9 @@ class _Network:
 
         It chooses their layout, unless a copy in another one would be made at each run for few rows.
         """
-        left, dims, dst = (rows, inputs), (inputs, gates * self.hidden), (rows, gates * self.hidden)
+        left, dims, dst = (rows, inputs), (inputs, gates * self.apart), (rows, gates * self.apart)
         right = MemoryDesc(dims, self.dtype, "any")
-        if self.hidden % 16 and rows <= (_FEW_ROWS if once else 1):
+        if self.apart % 16 and rows <= (_FEW_ROWS if once else 1):
             right = MemoryDesc(dims, self.dtype, strides=(self.gates * self.hidden, 1))
         return Matmul(MemoryDesc(left, self.dtype), right, bias, MemoryDesc(dst, self.dtype))
 
@@ -211,7 +219,8 @@ class _Network:
         for step in reversed(range(self.steps)) if backwards else range(self.steps):
             last = step == (0 if backwards else self.steps - 1)
             keeps = shifted(ends.c, here) if last and ends.c is not None else kept
-            x, after = shifted(gates, step * self.gates * self.state.nbytes), shifted(results, step * self.state.nbytes)
+            x = shifted(gates, step * self.size * self.batch * self.gates * self.apart)
+            after = shifted(results, step * self.state.nbytes)
             for part in parts:
                 # The second product of a GRU is that of r * h, which the first half has left in place of c.
                 left = kept if part.cell == "gru_state" and h is not None else h
@@ -245,30 +254,27 @@ class _Network:
         is_packed = bool(weights.md.layout.blocks)
         row = 16 if is_packed else self.gates * hidden
         block = 16 * hidden if is_packed else 16
-        room = -(-self.gates * hidden // 16) * 16
+        room = _filled(self.gates * self.apart)
         bias = self._biases(number) if cell == "lbr_gru" else None
-        added = None if bias is None else shifted(bias, self.size * 3 * hidden)
+        added = None if bias is None else shifted(bias, self.size * 3 * self.apart)
         products = self.build.book(self.size * self.batch * room)
         # The kernel does not read absent operands.
         places = (gates, weights.at, other.at, products, h or gates, results, c or gates, *kept, added or gates)
         there = (int(h is not None), int(c is not None), int(added is not None))
         sizes = (self.size * row, self.size * block, self.size * room)
-        numbers = (hidden, self.gates, self.steps, self.batch, int(backwards), *sizes, *there)
+        numbers = (hidden, self.gates, self.apart, self.steps, self.batch, int(backwards), *sizes, *there)
         self._run("recurrent_steps", cell, places, numbers, self.batch)
 
     def _parts(self, number: int) -> list[_Part]:
         """Return the products of a step of a layer and direction by number, each with the cell's kernel behind it."""
         cell = "lbr_gru" if isinstance(self.op, Gru) else self.op.kind
         cells = [("gru_gates", 0, 2), ("gru_state", 2, 1)] if self.splits else [(cell, 0, self.gates)]
-        return [
-            _Part(
-                name,
-                self._product(self.batch, self.hidden, count, None, False),
-                self._columns(self.op.weights_iter, Arg.WEIGHTS_1, number, first, count),
-                self.build.book(count * self.state.nbytes),
-            )
-            for name, first, count in cells
-        ]
+        parts = []
+        for name, first, count in cells:
+            product = self._product(self.batch, self.hidden, count, None, False)
+            weights = self._columns(self.op.weights_iter, Arg.WEIGHTS_1, number, first, count)
+            parts.append(_Part(name, product, weights, self.build.book(product.dst.nbytes)))
+        return parts
 
     def _given(self, arg: Arg, offset: int) -> LaunchArgument | None:
         """Return the place of a first state, None if it is 0."""
@@ -287,16 +293,17 @@ class _Network:
         md = self.op.bias
         if md is None:
             return None
-        place = self.build.reorder_once(md, memory(Arg.BIAS), md.with_tag(""))
-        return shifted(place, self.size * number * md.dims[2] * self.hidden)
+        wanted = md.with_tag("" if self.apart == self.hidden else _FILLED)
+        place = self.build.reorder_once(md, memory(Arg.BIAS), wanted)
+        return shifted(place, self.size * number * md.dims[2] * self.apart)
 
     def _columns(self, md: MemoryDesc, arg: Arg, number: int, first: int, count: int) -> Operand:
         """Return the weights of some gates as a matrix (inputs, count H)."""
         inputs = md.dims[2]
-        dims = (inputs, count * self.hidden)
-        start = number * inputs * self.gates * self.hidden
-        if md.tag == _PACKED and self.hidden % 16 == 0:
-            place = shifted(memory(arg), self.size * (start + first * self.hidden * inputs))
+        dims = (inputs, count * self.apart)
+        start = number * inputs * self.gates * self.apart
+        if md.tag == _PACKED and self.apart % 16 == 0:
+            place = shifted(memory(arg), self.size * (start + first * self.apart * inputs))
             return Operand(MemoryDesc(dims, self.dtype, packed_tag(2)), place)
         plain = self.build.reorder_once(md, memory(arg), md.with_tag(""))
         place = shifted(plain, self.size * (start + first * self.hidden))
@@ -316,11 +323,11 @@ class _Network:
     def _advance(self, part: _Part, number: int, x: LaunchArgument, state: _State) -> None:
         """Add the cell's kernel on W x + b and the product of a part."""
         bias = self._biases(number) if part.cell == "lbr_gru" else None
-        added = None if bias is None else shifted(bias, self.size * 3 * self.hidden)
+        added = None if bias is None else shifted(bias, self.size * 3 * self.apart)
         # The kernel does not read absent operands.
         places = (x, part.products, state.h or x, state.after, state.c or x, state.keeps, added or x)
         there = (int(state.h is not None), int(state.c is not None), int(added is not None))
-        numbers = (self.hidden, self.gates, part.product.dst.dims[1], *there)
+        numbers = (self.hidden, self.gates, self.apart, part.product.dst.dims[1], *there)
         items = self.batch * -(-self.hidden // self.build.width)
         self._run("recurrent_cell", part.cell, places, numbers, items)
 
@@ -335,3 +342,14 @@ class _Network:
             cell=_CELLS.index(cell), activation=f"eltwise_{activation}", alpha=float(alpha),
             **({} if self.dtype == "f32" else {"dtype": self.dtype}),
         )  # fmt: skip
+
+
+def _filled(channels: int) -> int:
+    """Return channels filled up to a multiple of 16."""
+    return -(-channels // 16) * 16
+
+
+def _fills(channels: int, weights: Sequence[MemoryDesc]) -> bool:
+    """Return whether weights whose layout is open are packed: products by both have the same channels from gate to gate."""
+    alike = all(md.is_any or md.tag == _PACKED for md in weights)
+    return channels % 16 == 0 or (alike and _filled(channels) <= _FILLS * channels)

@@ -25,11 +25,11 @@ def make(
 
     It ``asks`` for the W x of later items, which are not in the first-level cache.
 
-    Arguments, of one type: addresses of W x + b (N, G, H), of U h (N, ``wide``), of h before and after (N, H), of c before and
-    after (N, H), and of the bias (H) that a GRU with linear before reset adds to its last U h; H, G, ``wide``; whether
-    there is an h before (else it is 0, and U h is not read), a c before, and that bias. The gates of a GRU leave the sum
-    of the update gate in place of its W x, and write r * h in place of c after. One item of work is 16 channels of a
-    sequence.
+    Arguments, of one type: addresses of W x + b (N, G, ``apart``), of U h (N, ``wide``), of h before and after (N, H), of c
+    before and after (N, H), and of the bias (H) that a GRU with linear before reset adds to its last U h; H, G, ``apart``,
+    the channels from gate to gate, and ``wide``; whether there is an h before (else it is 0, and U h is not read), a c before,
+    and that bias. The gates of a GRU leave the sum of the update gate in place of its W x, and write r * h in place of c
+    after. One item of work is 16 channels of a sequence.
     """
     if not VANILLA <= cell <= GRU_STATE:
         raise ValueError(f"cell must be {VANILLA} to {GRU_STATE}, got {cell}")
@@ -61,20 +61,20 @@ def make(
 
     def recurrent_cell(
         begin: int, end: int, inputs: int, products: int, before: int, after: int, kept: int, keeps: int, bias: int,
-        hidden: int, gates: int, wide: int, begun: int, remembers: int, biased: int,
+        hidden: int, gates: int, apart: int, wide: int, begun: int, remembers: int, biased: int,
     ) -> None:  # fmt: skip
         vectors = (hidden + 15) // 16
-        step = size * hidden
+        step = size * apart
         for item in range(begin, end):
             n = item // vectors
             first = item % vectors * 16
             lanes = min(16, hidden - first)
             if ahead:
                 later = item + ahead
-                place = inputs + size * (later // vectors * gates * hidden + later % vectors * 16)
+                place = inputs + size * (later // vectors * gates * apart + later % vectors * 16)
                 for gate_of_place in range(gates):
                     prefetch(place + gate_of_place * step)
-            x = inputs + size * (n * gates * hidden + first)
+            x = inputs + size * (n * gates * apart + first)
             u = products + size * (n * wide + first)
             at = size * (n * hidden + first)
             h = fill(zero)
@@ -114,4 +114,4 @@ def make(
                 new = vmul(gate(vneg(update), zero, zero), candidate)
                 write(after + at, vfma(gate(update, zero, zero), h, new), lanes)
 
-    return recurrent_cell, types.void(*[types.int64] * 15)
+    return recurrent_cell, types.void(*[types.int64] * 16)

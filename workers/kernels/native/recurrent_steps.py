@@ -19,11 +19,11 @@ from .vec import vadd, vfma
 def make(isa: str, cell: int, activation: str, alpha: float, dtype: str = "f32") -> tuple[Callable[..., None], Any]:
     """Return the kernel of a whole cell, or of both halves of a GRU's if ``cell`` is its first half.
 
-    Arguments, of one type: addresses of W x + b (T, N, G, H), of the weights of h, and of those columns that the second half
-    of a GRU reads; of room for N rows of U h, ``room`` bytes apart; of the first h (N, H), of h of all steps (T, N, H), of
+    Arguments, of one type: addresses of W x + b (T, N, G, ``apart``), of the weights of h, and of those columns that the second
+    half of a GRU reads; of room for N rows of U h, ``room`` bytes apart; of the first h (N, H), of h of all steps (T, N, H), of
     the first c (N, H), of c between steps (N, H) and after the last; of the bias (H) that a GRU with linear before reset adds;
-    H, G, T and N; whether steps go backwards; bytes from row to row of the weights, and from 16 columns to the next; room;
-    whether there is a first h, a first c, and that bias. One item of work is a sequence.
+    H, G, ``apart`` (channels from gate to gate), T and N; whether steps go backwards; bytes from row to row of the weights, and
+    from 16 columns to the next; room; whether there is a first h, a first c, and that bias. One item of work is a sequence.
     """
     is_split = cell == GRU_GATES
     whole, _ = make_cell(isa, cell, activation, alpha, dtype, asks=False)
@@ -81,27 +81,27 @@ def make(isa: str, cell: int, activation: str, alpha: float, dtype: str = "f32")
 
     def recurrent_steps(
         begin: int, end: int, inputs: int, weights: int, others: int, products: int, first: int, results: int,
-        kept: int, keeps: int, last: int, bias: int, hidden: int, gates: int, steps: int, batch: int, backwards: int,
-        row: int, block: int, room: int, begun: int, remembers: int, biased: int,
+        kept: int, keeps: int, last: int, bias: int, hidden: int, gates: int, apart: int, steps: int, batch: int,
+        backwards: int, row: int, block: int, room: int, begun: int, remembers: int, biased: int,
     ) -> None:  # fmt: skip
         vectors = (hidden + 15) // 16
         state = size * hidden
-        wide = 2 * hidden if is_split else gates * hidden
+        wide = 2 * apart if is_split else gates * apart
         for n in range(begin, end):
             u = products + n * room
             h, c, started, remembered = first + n * state, kept + n * state, begun, remembers
             for number in range(steps):
                 step = steps - 1 - number if backwards else number
                 place = step * batch + n
-                x, after = inputs + place * gates * state, results + place * state
+                x, after = inputs + place * gates * size * apart, results + place * state
                 to = (last if number == steps - 1 else keeps) + n * state
                 if started:
                     multiply(h, weights, u, hidden, wide, row, block)
-                whole(0, vectors, x, u, h, after, c, to, bias, hidden, gates, wide, started, remembered, biased)
+                whole(0, vectors, x, u, h, after, c, to, bias, hidden, gates, apart, wide, started, remembered, biased)
                 if is_split:
                     if started:
-                        multiply(to, others, u, hidden, hidden, row, block)
-                    second(0, vectors, x, u, h, after, c, to, bias, hidden, gates, hidden, started, 0, 0)
+                        multiply(to, others, u, hidden, apart, row, block)
+                    second(0, vectors, x, u, h, after, c, to, bias, hidden, gates, apart, apart, started, 0, 0)
                 h, c, started, remembered = after, to, 1, remembers_later
 
-    return recurrent_steps, types.void(*[types.int64] * 23)
+    return recurrent_steps, types.void(*[types.int64] * 24)

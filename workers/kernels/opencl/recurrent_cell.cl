@@ -1,4 +1,4 @@
-/* Advance recurrent cells by one step: gates from W x + b (N, G, H) and U h (N, wide), and the states (N, H) from them.
+/* Advance recurrent cells by one step: gates from W x + b (N, G, apart) and U h (N, wide), and the states (N, H) from them.
  *
  * CELL: 0 vanilla, 1 LSTM, 2 GRU with linear before reset, 3 and 4 the halves of a GRU, between which r * h is multiplied.
  * Without an h before (BEGUN 0) it is 0, and U h is not read. The first half leaves the sum of the update gate in place of its W x,
@@ -8,39 +8,39 @@
 #define gate(x) eltwise_logistic(x, 0.0f, 0.0f)
 
 __kernel void recurrent_cell(TARGET(inputs), SOURCE(products), SOURCE(before), TARGET(after), SOURCE(kept),
-                             TARGET(keeps), SOURCE(bias), long count, long hidden, long gates, long wide,
-                             long begun, long remembers, long biased)
+                             TARGET(keeps), SOURCE(bias), long count, long hidden, long gates, long apart,
+                             long wide, long begun, long remembers, long biased)
 {
     long item = ITEM, vectors = (hidden + V - 1) / V;
     if (item >= count)
         return;
     long n = item / vectors, first = item % vectors * V, lanes = min(hidden - first, (long)V);
-    __global float *x = target_at(inputs) + n * gates * hidden + first;
+    __global float *x = target_at(inputs) + n * gates * apart + first;
     __global const float *u = source_at(products) + n * wide + first;
     long at = n * hidden + first;
     vec h = begun ? load_lanes(source_at(before) + at, lanes) : (vec)0.0f;
 #if CELL == 0
     store_lanes(ACTIVATION(added(x, u), ALPHA, 0.0f), target_at(after) + at, 0, lanes);
 #elif CELL == 1
-    vec c = gate(added(x, u)) * tanh(added(x + 2 * hidden, u + 2 * hidden));
+    vec c = gate(added(x, u)) * tanh(added(x + 2 * apart, u + 2 * apart));
     if (remembers)
-        c += gate(added(x + hidden, u + hidden)) * load_lanes(source_at(kept) + at, lanes);
+        c += gate(added(x + apart, u + apart)) * load_lanes(source_at(kept) + at, lanes);
     store_lanes(c, target_at(keeps) + at, 0, lanes);
-    store_lanes(gate(added(x + 3 * hidden, u + 3 * hidden)) * tanh(c), target_at(after) + at, 0, lanes);
+    store_lanes(gate(added(x + 3 * apart, u + 3 * apart)) * tanh(c), target_at(after) + at, 0, lanes);
 #elif CELL == 3
     store_lanes(added(x, u), x, 0, lanes);
     if (begun)
-        store_lanes(gate(added(x + hidden, u + hidden)) * h, target_at(keeps) + at, 0, lanes);
+        store_lanes(gate(added(x + apart, u + apart)) * h, target_at(keeps) + at, 0, lanes);
 #else
 #if CELL == 4
     vec update = load_lanes(x, lanes);
-    vec candidate = added(x + 2 * hidden, u);
+    vec candidate = added(x + 2 * apart, u);
 #else
-    vec update = added(x, u), reset = gate(added(x + hidden, u + hidden));
+    vec update = added(x, u), reset = gate(added(x + apart, u + apart));
     vec inner = biased ? load_lanes(source_at(bias) + first, lanes) : (vec)0.0f;
     if (begun)
-        inner += load_lanes(u + 2 * hidden, lanes);
-    vec candidate = load_lanes(x + 2 * hidden, lanes) + reset * inner;
+        inner += load_lanes(u + 2 * apart, lanes);
+    vec candidate = load_lanes(x + 2 * apart, lanes) + reset * inner;
 #endif
     /* Not 1 - u, which is inexact if it is small. */
     store_lanes(gate(update) * h + gate(-update) * tanh(candidate), target_at(after) + at, 0, lanes);

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
 import pytest
 
-from poolrt.workers.desc import Arg, Gru, Lstm, MemoryDesc, OpDesc, PrimitiveAttr, Rnn
+from poolrt.workers.desc import Arg, Gru, Lstm, Matmul, MemoryDesc, OpDesc, PrimitiveAttr, Reorder, Rnn
 from poolrt.workers.engines.target import cpu_target
 from poolrt.workers.implementations.nested.recurrent import NestedRecurrent
 from poolrt.workers.implementations.primitive_desc import primitive_desc
@@ -21,6 +22,7 @@ KINDS = ("rnn", "lstm", "gru", "lbr_gru")
 NETWORKS: tuple[tuple[int, int, int, int, str, bool, str], ...] = (
     (5, 50, 32, 2, "bidirectional_concat", True, "any"),
     (3, 200, 16, 1, "right2left", False, "any"),
+    (3, 20, 47, 2, "bidirectional_concat", True, "any"),
 )
 #: Error that a state between -1 and 1 may have; one near 0 is a difference of larger numbers.
 ABSOLUTE = 1e-6
@@ -65,7 +67,7 @@ def test_every_cell_computes_its_equations(runner: Runner, kind: str, number: in
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.one_in(3)
 def test_float64_is_computed_as_such_on_the_processor(native: NativeRunner, isa: str, kind: str, tag: str) -> None:
-    for number, hidden in ((0, 32), (1, 16), (0, 19), (1, 5)):
+    for number, hidden in ((0, 32), (1, 16), (0, 19), (1, 5), (0, 47), (1, 15)):
         steps, batch, _, layers, direction, states, _ = NETWORKS[number]
         op = network(kind, steps, batch, hidden, layers, direction, states, tag, "f64")
         pd = primitive_desc(op, PrimitiveAttr(), target_of(isa))
@@ -88,6 +90,8 @@ def test_all_steps_of_few_short_sequences_are_one_launch(native: NativeRunner, i
         (1, 5, 1, "bidirectional_concat", False, "any"),
         (5, 16, 1, "left2right", True, ""),
         (1, 1, 1, "left2right", True, "any"),
+        (2, 47, 2, "bidirectional_sum", True, "any"),
+        (1, 15, 1, "right2left", False, "any"),
     ):
         op = network(kind, 6, batch, hidden, layers, direction, states, tag, dtype)
         pd = primitive_desc(op, PrimitiveAttr(), target_of(isa))
@@ -110,6 +114,42 @@ def test_inputs_of_all_steps_are_one_product_and_weights_left_open_are_not_moved
     # The inputs' product, and one or two in each step but the first, whose state is 0
     nested = [run for run in pd.program().launches if not hasattr(run, "kernel")]
     assert len(nested) == 1 + 6 * (products - 1)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_channels_of_gates_are_filled_up_if_the_weights_layouts_are_open(kind: str) -> None:
+    for batch in (1, 50):
+        op = network(kind, 3, batch, 650, 1, "left2right", False, "any")
+        inner = [pd.op for pd in primitive_desc(op, PrimitiveAttr(), cpu_target()).nested()]
+        weights = [each.weights for each in inner if isinstance(each, Matmul)]
+        assert {md.tag for md in weights} == {"Ba16b"}
+        assert {md.dims[1] % 656 for md in weights} == {0}
+        assert {each.src for each in inner if isinstance(each, Reorder)} == {op.memories()[Arg.BIAS]}
+    # So many more products would take longer than they save, and packed weights by others that are not would be moved.
+    given: Any = network(kind, 3, 50, 650, 1, "left2right", False, "any")
+    given = dataclasses.replace(given, weights_iter=given.weights_iter.with_tag(""))
+    for op in (network(kind, 3, 50, 50, 1, "left2right", False, "any"), given):
+        memories = primitive_desc(op, PrimitiveAttr(), cpu_target()).op.memories()
+        assert not any(md.layout.blocks for md in memories.values())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("tags", [("abdEc16e", ""), ("", "abdEc16e"), ("abdEc16e", "abdEc16e")])
+@pytest.mark.one_in(3)
+def test_weights_of_which_one_is_packed_or_both_give_the_same(
+    native: NativeRunner, isa: str, kind: str, tags: tuple[str, str]
+) -> None:
+    for batch, hidden in ((2, 30), (3, 150), (50, 16)):
+        op: Any = network(kind, 3, batch, hidden, 1, "left2right", True, "")
+        layer, each = (md.with_tag(tag) for md, tag in zip((op.weights_layer, op.weights_iter), tags, strict=True))
+        op = dataclasses.replace(op, weights_layer=layer, weights_iter=each)
+        pd = primitive_desc(op, PrimitiveAttr(), target_of(isa))
+        assert pd.impl_name() == "nested:matmul"
+        args = arguments(pd.op, PrimitiveAttr(), 1, -0.5, 0.5)
+        args[Arg.WEIGHTS_1] = args[Arg.WEIGHTS_1] / 8
+        got, wanted = native.results(pd, args), results(pd.op, PrimitiveAttr(), args)
+        for arg, want in wanted.items():
+            np.testing.assert_allclose(got[arg], want, rtol=0.0, atol=ABSOLUTE, err_msg=f"argument {arg} of {op}")
 
 
 @pytest.mark.parametrize(
