@@ -12,7 +12,7 @@ import llvmlite.ir as ir
 import numpy as np
 
 from .compiler import types
-from .compiler.language import intrinsic
+from .compiler.language import intrinsic, not_inlined
 from .deinterleave import deinterleaver, interleaver
 from .elements import masked_store
 from .movement import Movement
@@ -221,10 +221,14 @@ def _nothing(mode: int, src: int, dst: int, rows: int, row_src: int, row_dst: in
 
 
 def _transposer(movement: Movement) -> Callable[..., None]:
-    src_size, turn = movement.src_size, _turner(movement)
+    src_size, dst_size, turn = movement.src_size, movement.dst_size, _turner(movement)
     transpose_pad = transposes(movement)[2]
+    move_one = movement.intrinsics()[3]
+    few = _few(movement)
 
-    def transpose(mode: int, src: int, dst: int, rows: int, row_src: int, row_dst: int, columns: int) -> None:
+    # LLVM takes twice as long for it inside the loops of the kernel.
+    @not_inlined
+    def transpose_many(mode: int, src: int, dst: int, rows: int, row_src: int, row_dst: int, columns: int) -> None:
         if mode == 1:
             turn(src, dst, rows, row_src, row_dst, columns)
         else:
@@ -232,7 +236,20 @@ def _transposer(movement: Movement) -> Callable[..., None]:
                 last = min(16, columns - column)
                 transpose_pad(src + column * src_size, row_src, dst + column * row_dst, row_dst, rows, last)
 
+    def transpose(mode: int, src: int, dst: int, rows: int, row_src: int, row_dst: int, columns: int) -> None:
+        if mode == 1 and rows < few and columns < 16:
+            for column in range(columns):
+                for row in range(rows):
+                    move_one(src + row * row_src + column * src_size, dst + row * dst_size + column * row_dst)
+        else:
+            transpose_many(mode, src, dst, rows, row_src, row_dst, columns)
+
     return transpose
+
+
+def _few(movement: Movement) -> int:
+    """Return the least number of rows that are not moved element by element: less than 16 elements are not converted."""
+    return FEW if movement.src == movement.dst else LANES
 
 
 def _turner(movement: Movement) -> Callable[..., None]:
@@ -240,8 +257,7 @@ def _turner(movement: Movement) -> Callable[..., None]:
     transpose, transpose_part, _ = transposes(movement)
     move_one = movement.intrinsics()[3]
     take_two, take_three, take_four = (deinterleaver(movement, columns) for columns in (2, 3, 4))
-    # Less than 16 elements are not converted.
-    few = FEW if movement.src == movement.dst else LANES
+    few = _few(movement)
     take_few_of_two, take_few_of_three, take_few_of_four = (
         deinterleaver(movement, columns, few) for columns in (2, 3, 4)
     )
