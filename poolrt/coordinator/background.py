@@ -45,12 +45,13 @@ from .peers import Owner
 from .placement import creation_cost
 
 if TYPE_CHECKING:
-    from poolrt.cachestore import CacheStore
+    from poolrt.cachestore import CacheStore, Key
     from poolrt.workers.primitives.derivation import KernelTable
 
 T = TypeVar("T")
 
-#: The outcome of a task: the name of the state machine's handler, and its arguments.
+#: The outcome of a task: the name of the state machine's handler, and its arguments; or this name, without any.
+PRELOAD: Final = "preload"
 Outcome: TypeAlias = tuple[str, tuple[Any, ...]]
 ShortTask: TypeAlias = LookUp | FindConstants | FindRingEnds | NoteCreated | Forget | CollectStatistics | TrimMemory
 Task: TypeAlias = Lower | ShortTask
@@ -322,11 +323,18 @@ class BackgroundThread:
             return LookedUp()
         store = self._opened()
         wanted = {lowered.keys[i]: lowered.graph.primitives[i] for i in task.primitives}
-        hits = store.get_many(
-            [lowered.keys[i] for i in task.primitives],
-            creates=True,
-            assemble=lambda key: _assemble(store, wanted[key]),
-        )
+        absent: list[Key] = []
+
+        def assemble(key: Key) -> bytes | None:
+            entry = _assemble(store, wanted[key])
+            if entry is None and wanted[key].compiles:
+                absent.append(key)
+                if len(absent) == 1 and store.options.url is None and not store.payloads_here((), 1):
+                    # The node has no entry, nor has its own server: the compiler is imported while that starts.
+                    self._keep(PRELOAD)
+            return entry
+
+        hits = store.get_many([lowered.keys[i] for i in task.primitives], creates=True, assemble=assemble)
         if None in hits:
             store.keeps_nothing()  # prints the warning once; the creators, which find the same, do not
         found = {

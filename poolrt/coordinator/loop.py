@@ -26,7 +26,7 @@ from poolrt.workers.ipc.channel import Channel, ChannelClosed, ChannelError
 from poolrt.workers.ipc.protocol import VERSION, Kind, check_message, limit_of
 from poolrt.workers.processes.allocator import use_one_heap
 
-from .background import BackgroundThread
+from .background import PRELOAD, BackgroundThread
 from .call_ring_memory import CallRingMemory
 from .configuration import Configuration
 from .instructions import (
@@ -403,7 +403,10 @@ class Loop:
 
     def _take_outcomes(self) -> None:
         for name, arguments in self._background.take():
-            self._perform(getattr(self.state, name)(*arguments))
+            if name == PRELOAD:
+                self._processes.preload()
+            else:
+                self._perform(getattr(self.state, name)(*arguments))
 
     def _tick(self, now: float) -> None:
         self._perform(self.state.on_tick(now))

@@ -34,6 +34,13 @@ from .parent_death_signal import detach_streams, die_with_parent, reset_signals
 
 #: Role of a child -> the module whose ``main(socket, descriptors, options)`` it runs.
 _ROLES: Final = {"worker": ".worker", "creator": ".creator", "preloaded": ".fork_server"}
+#: What each creator needs, and would import itself.
+_CREATORS: Final = (
+    ".creator",
+    "poolrt.cachestore.redis.link",
+    "poolrt.cachestore.single_creator",
+    "redis",
+)
 #: Seconds that children may take to exit by themselves when the fork server closes.
 _GRACE_S: Final = 0.5
 #: Milliseconds for which a child that has exited stays a zombie: the coordinator reads from it how it has ended.
@@ -76,6 +83,8 @@ def main(sock: _socket.socket, descriptors: list[int], options: Options) -> None
         from ..kernels.native.warm_up import warm_up
 
         warm_up()
+        for name in _CREATORS:
+            import_module(name, __package__)
     except Exception as error:  # noqa: BLE001 - a broken installation raises anything
         channel = Channel(sock)
         channel.send([Kind.BROKEN, 0, *describe_exception(error)])

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from poolrt import Graph
-from poolrt.cachestore import CacheStore
+from poolrt.cachestore import CacheStore, Key
 from poolrt.coordinator import source_stamp
-from poolrt.coordinator.background import BackgroundThread
-from poolrt.coordinator.instructions import CollectStatistics, Lower, LoweredGraph, PendingGraph
+from poolrt.coordinator.background import PRELOAD, BackgroundThread
+from poolrt.coordinator.instructions import CollectStatistics, LookUp, Lower, LoweredGraph, PendingGraph
 from poolrt.errors import GraphRefused, PoolError
 from poolrt.graph import layouts
 from poolrt.graph.packed import pack_graph
@@ -161,6 +161,29 @@ def test_a_client_whose_graphs_are_refused_delays_only_its_own_next_graphs(tmp_p
         names = [(name, found[0]) for name, found in outcomes_of(thread, 3)]
         # Then that one comes second, and the next malformed graph after a while
         assert names == [("on_load_failed", 1), ("on_lowered", 4), ("on_load_failed", 2)]
+
+
+def test_the_compiler_is_wanted_before_an_empty_node_starts_its_server_and_at_no_other_time(tmp_path: Path) -> None:
+    def found(name: str, url: str = "") -> list[str]:
+        store = {"home": str(tmp_path / name), **({"url": url} if url else {})}
+        with closing(BackgroundThread(store, "", 1)) as thread:
+            _, graph = outcome_of(thread, lowering(1, wire_of("relu")))
+            thread.submit(LookUp(1, [*range(len(graph.primitives))]))
+            names: list[str] = []
+            while "on_looked_up" not in names:
+                names += [name for name, _ in outcomes_of(thread, 1)]
+            return names
+
+    with CacheStore.connect(home=str(tmp_path / "empty")) as store:
+        try:
+            assert found("empty") == [PRELOAD, "on_looked_up"]
+            # Given a node that has something: a kernel may be there in another primitive
+            store.get_or_create(Key({"name": "any"}), lambda: b"entry")
+            assert found("empty") == ["on_looked_up"]
+        finally:
+            store.down()
+    # Given a server that others may share, it is asked first
+    assert found("another", f"unix://{tmp_path}/no.sock") == ["on_looked_up"]
 
 
 def test_requests_for_statistics_that_wait_have_one_look_at_the_store(

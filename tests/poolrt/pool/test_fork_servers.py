@@ -134,6 +134,17 @@ def test_a_preloaded_fork_server_that_is_asked_for_while_its_predecessor_still_e
     assert bench._poll.poll(0.2) == []
 
 
+def test_a_fork_server_that_is_preloaded_ahead_forks_the_creators_that_come_later(bench: Bench) -> None:
+    bench.processes.preload()
+    preloaded = bench.processes._preloaded
+    bench.processes.preload()
+    number = bench.spawn(Role.CREATOR)
+    pid = bench.ready(number)
+    assert preloaded is not None
+    assert preloaded is bench.processes._preloaded
+    assert pid in children(bench.processes._children[preloaded.number].pid)
+
+
 def test_a_killed_fork_server_takes_its_workers_with_it_and_another_is_there_when_it_is_needed(bench: Bench) -> None:
     first, second = bench.spawn(Role.WORKER), bench.spawn(Role.WORKER)
     workers = [bench.ready(first), bench.ready(second)]
