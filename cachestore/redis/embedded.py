@@ -45,6 +45,9 @@ _PING_S: Final = 0.5
 _WATCH_S: Final = 2.0
 #: Least time, in seconds, that is left to a step when the whole time is nearly over.
 _LEAST_S: Final = 0.01
+#: Bytes that are read of an answer, and the beginning of one to any command while the last write to the disk has failed.
+_MOST_ANSWER: Final = 256
+_REFUSED: Final = b"-MISCONF"
 #: Pause, in seconds, while another server or its saving child still holds the run lock, and between looks at a new one.
 _HELD_PAUSE_S: Final = 0.02
 _START_PAUSE_S: Final = 0.001
@@ -105,18 +108,32 @@ class EmbeddedServer:
         """Return whether the server answers within `seconds`; a frozen or loading server does not."""
         try:
             self._check_folders()
-        except PathRefused:
+            return self._answers(seconds)
+        except (PathRefused, StoreUnavailable):
             return False
-        return self._answers(seconds)
+
+    def refusal(self, seconds: float = _PING_S) -> str:
+        """Return why a server that runs refuses commands, as on a full disk; empty if it does not."""
+        try:
+            self._answers(seconds)
+        except StoreUnavailable as error:
+            return error.reason
+        return ""
 
     def _answers(self, seconds: float) -> bool:
-        return _ask(self.socket_path, b"PING\r\n", seconds) == b"+PONG\r\n"
+        """Return whether the server answers. Raises StoreUnavailable if it cannot write its data and so refuses commands."""
+        answer = _ask(self.socket_path, b"PING\r\n", seconds) or b""
+        if answer.startswith(_REFUSED):
+            text = answer.decode("utf-8", "replace").strip("-\r\n")
+            raise StoreUnavailable("embedded", f"the server cannot write to {self._file('data')}: {text}")
+        return answer == b"+PONG\r\n"
 
     def ensure(self, seconds: float = START_S) -> None:
         """Start the server unless it runs, and wait up to `seconds` for its answer.
 
         Raises StoreUnavailable when there is no program, another user can change the folder or has taken the socket's,
-        or there is no answer in time; a server that is still reading its data continues, and a later call finds it.
+        the server cannot write its data, or there is no answer in time; a server that is still reading its data continues,
+        and a later call finds it.
         """
         deadline = time.monotonic() + seconds
         try:
@@ -302,6 +319,6 @@ def _ask(path: str, command: bytes, seconds: float) -> bytes | None:
             connection.connect(path)
             check_peer(connection)
             connection.sendall(command)
-            return connection.recv(64)
+            return connection.recv(_MOST_ANSWER)
         except OSError:
             return None

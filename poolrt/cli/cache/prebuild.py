@@ -14,7 +14,7 @@ from poolrt.cachestore import CreationFailed
 from poolrt.cachestore.prebuilt import PACKAGE_FILE
 from poolrt.cli.cache.progress import Progress
 from poolrt.cli.model_option import model_path, require_file
-from poolrt.cli.report import JobFailed, Report, bytes_text, seconds_text
+from poolrt.cli.report import JobFailed, Report, UsageError, bytes_text, seconds_text
 from poolrt.settings import Settings
 
 if TYPE_CHECKING:
@@ -53,6 +53,8 @@ def prebuild(options: argparse.Namespace, settings: Settings, report: Report) ->
 
     for path in options.models:
         require_file(path)
+    if not options.output.parent.is_dir():
+        raise UsageError(f"--output {options.output}: there is no folder {options.output.parent}")
     begin = time.monotonic()
     builders: list[tuple[str, Callable[[], Graph]]] = [(str(path), partial(load_onnx, path)) for path in options.models]
     kernels = Collection(usual_targets())

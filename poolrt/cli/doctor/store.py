@@ -28,6 +28,8 @@ from .finding import Finding, fail, ok, warn
 
 #: Time limit, in seconds, for a server binary to print its version.
 _VERSION_S: Final = 5.0
+#: Bytes of a disk that are free at least unless it is called full.
+_LEAST_FREE: Final = 64 << 20
 
 
 def findings(settings: Settings) -> Iterator[Finding]:
@@ -55,13 +57,17 @@ def _home(options: StoreOptions) -> Finding:
     present = next(folder for folder in (home, *home.parents) if folder.exists())
     if not present.is_dir() or not (read_only or os.access(present, os.W_OK | os.X_OK)):
         return fail("cache folder", f"{present} is not writable", "point POOLRT_HOME to a folder of your own")
-    free = os.statvfs(present)
-    seen = f"{home}{'' if present == home else ' (not there yet)'}, {bytes_text(free.f_bavail * free.f_frsize)} free"
+    disk = os.statvfs(present)
+    free = disk.f_bavail * disk.f_frsize
+    seen = f"{home}{'' if present == home else ' (not there yet)'}, {bytes_text(free)} free"
     try:
         check_folders(options.place)
     except PathRefused as error:
         seen, _, advice = str(error).rpartition("; ")
         return fail("cache folder", seen, advice.removeprefix("run: "))
+    if free < _LEAST_FREE and not read_only:
+        advice = "free space there: what has no room is created again by each process"
+        return warn("cache folder", seen, advice)
     return ok("cache folder", seen)
 
 
@@ -102,6 +108,9 @@ def _embedded(options: StoreOptions) -> Iterator[Finding]:
     server = EmbeddedServer(options.server_folder, options.redis_server)
     if server.is_running():
         yield ok("embedded redis", f"running on {server.socket_path}")
+    elif reason := server.refusal():
+        advice = "free space there: the server goes on by itself; until then only files are shared"
+        yield warn("embedded redis", reason, advice)
     elif options.read_only:
         advice = "the first process that may write starts it; until then only files are shared"
         yield warn("embedded redis", "not running, and a read-only cache starts none", advice)

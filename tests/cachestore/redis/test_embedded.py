@@ -23,6 +23,7 @@ from poolrt.cachestore.redis.server_binary import find_server
 
 from ..server_programs import VERSIONS, missing, program_of
 from ..waiting import wait_until
+from .full_disk import REFUSAL, full_disk
 
 
 @pytest.fixture
@@ -350,6 +351,16 @@ def test_a_frozen_server_is_given_up_in_time(folder: Path) -> None:
         os.kill(pid_of(folder), signal.SIGCONT)
     assert time.monotonic() - begin < 5.0
     assert (folder / "redis.log").read_text().count("is starting oO0") == 1
+
+
+def test_a_server_that_cannot_write_is_given_up_at_once_with_its_reason(tmp_path: Path) -> None:
+    server = EmbeddedServer(str(tmp_path / "redis"))
+    begin = time.monotonic()
+    with full_disk(server):
+        with pytest.raises(StoreUnavailable, match=f"the server cannot write to {tmp_path}/redis/data: {REFUSAL}$"):
+            server.ensure()
+        assert not server.is_running()
+    assert time.monotonic() - begin < 5.0
 
 
 def test_the_search_finds_a_server_and_prefers_the_chosen_one() -> None:

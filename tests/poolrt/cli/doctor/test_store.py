@@ -6,6 +6,7 @@ import os
 import socket
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import redis
@@ -15,6 +16,7 @@ from poolrt.cachestore.signing import load_key
 from poolrt.cli.doctor.finding import Finding, State
 from poolrt.cli.doctor.store import findings
 from poolrt.settings import Settings
+from tests.cachestore.redis.full_disk import REFUSAL, full_disk
 
 
 def _found(settings: Settings) -> dict[str, Finding]:
@@ -61,6 +63,18 @@ def test_a_running_embedded_server_is_seen(settings: Settings) -> None:
         server.down()
     assert finding.state is State.OK
     assert finding.seen == f"running on {server.socket_path}"
+
+
+def test_a_full_disk_is_a_warning(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "statvfs", lambda path: SimpleNamespace(f_bavail=1, f_frsize=4096))
+    with full_disk(EmbeddedServer(os.path.join(settings.home, "redis"))):
+        found = _found(settings)
+    folder, server = found["cache folder"], found["embedded redis"]
+    assert (folder.state, server.state) == (State.WARN, State.WARN)
+    assert folder.seen == f"{settings.home}, 4.0 KiB free"
+    assert server.seen == f"the server cannot write to {settings.home}/redis/data: {REFUSAL}"
+    # But who writes nothing needs no room
+    assert _found(replace(settings, read_only=True))["cache folder"].state is State.OK
 
 
 def test_a_home_that_is_a_file_fails(tmp_path: Path) -> None:
