@@ -88,6 +88,7 @@ class NativeResampling(NativeImplementation[Resampling]):
             "resampling", part=part, linear=op.algorithm == "linear", close=close, chain=chain(attr), repeat=repeat,
             dtype=dtype, shrinks=part == "rows" and _shrinks(op, axes), same=part == "rows" and _is_same(axes[2]),
             near=part == "rows" and target.isa == "x86-64-v3" and _are_close(axes[2], LANES // 2, LANES // 2),
+            far=part == "rows" and not close and _has_far(dtype, target) and _are_far(axes[2]),
         )  # fmt: skip
         if op.algorithm == "cubic":
             part = "lower" if part == "rows" and _adds_rows_first(op) else part
@@ -163,6 +164,11 @@ def _is_same(seen: list[Place]) -> bool:
     )
 
 
+def _has_far(dtype: str, target: Target) -> bool:
+    """Return whether two permutations take less time than a gather of elements that are up to 31 apart."""
+    return target.isa == "x86-64-v4" and dtype in ("f32", "u32")
+
+
 def _are_close(seen: list[Place], span: int = LANES, lanes: int = LANES) -> bool:
     """Return whether ``lanes`` indices at a time see elements fewer than ``span`` behind that of the first one, side by side."""
     for elements in zip(*(elements for elements, _ in map(_shared, seen)), strict=True):
@@ -171,6 +177,15 @@ def _are_close(seen: list[Place], span: int = LANES, lanes: int = LANES) -> bool
             if min(part) != part[0] or max(part) - part[0] >= span:
                 return False
     return True
+
+
+def _are_far(seen: list[Place]) -> bool:
+    """Return whether vectors of indices see elements from the first one's to the last one's, less than two vectors apart."""
+    for elements in zip(*(elements for elements, _ in map(_shared, seen)), strict=True):
+        parts = (elements[start : start + LANES] for start in range(0, len(elements), LANES))
+        if any(max(part) != part[-1] for part in parts):
+            return False
+    return _are_close(seen, 2 * LANES)
 
 
 def _arrays(seen: list[Place], real: str) -> bytes:

@@ -38,20 +38,21 @@ _SLACK: Final = 48
 
 def make(
     isa: str, part: str, linear: bool, close: bool, chain: tuple[Any, ...], repeat: int = 1, dtype: str = "f32",
-    shrinks: bool = False, same: bool = False, near: bool = False,
+    shrinks: bool = False, same: bool = False, near: bool = False, far: bool = False,
 ) -> tuple[Callable[..., None], Any]:  # fmt: skip
     """Return a kernel and its signature.
 
-    Positions are ``close`` if each vector of them sees elements of which the last is at most 15 behind the first, and ``near`` if
-    each half of one sees elements at most 7 behind its first. If position p of a row sees element p // ``repeat``, that is 2, 4,
-    8 or 16; else it is 1. Positions may also see the ``same`` elements, p. Elements that are only moved are whole numbers without
-    sign, of the size of any other type. If planes of f32 ``shrinks`` says so, two rows of src, of `MIXED` columns at most, are
-    mixed before their columns are: no row is seen from two rows of dst.
+    Positions are ``close`` if each vector of them sees elements of which the last is at most 15 behind the first, ``near`` if
+    each half of one sees elements at most 7 behind its first, ``far`` if the first and the last of each see its first and last
+    element, at most 31 apart. If position p of a row sees element p // ``repeat``, that is 2, 4, 8 or 16; else it is 1.
+    Positions may also see the ``same`` elements, p. Elements that are only moved are whole numbers without sign, of the size of
+    any other type. If planes of f32 ``shrinks`` says so, two rows of src, of `MIXED` columns at most, are mixed before their
+    columns are: no row is seen from two rows of dst.
     """
     of = samples(dtype, not linear and not chain)
     if part == "blocked":
         return _blocked(linear, of, chain, dtype)
-    take = of.near if near else of.pick if close else of.gather
+    take = of.near if near else of.pick if close else of.far if far else of.gather
     if not (linear or chain):
         # Lines of the same elements are copied where these take longer to look up.
         return _moved(take, of, dtype, repeat, same, again=not same and (repeat > 1 or isa == "x86-64-v4"))

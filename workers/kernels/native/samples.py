@@ -56,6 +56,7 @@ class Samples:
     gather: Any  #: (row, table) -> lanes: elements whose numbers (16 int32) a table has
     pick: Any  #: the same if no number is more than 15 above the first; up to 60 bytes behind the row are read
     near: Any  #: the same if no number in a half is more than 7 above its first one
+    far: Any  #: the same if no number is more than 31 above the first, and none above the last
     store: Any  #: (address, lanes)
     store_part: Any  #: (address, lanes, count)
     load_kept: Any  #: (address of scratch memory) -> lanes; also an array of weights
@@ -68,19 +69,20 @@ class Samples:
 @lru_cache
 def samples(dtype: str, moves: bool) -> Samples:
     """Return what kernels use of a data type; if they only move elements, that is one of integers without sign."""
-    gather, pick, near = (_make_gather(dtype, moves, permutes) for permutes in ({}, _PERMUTES, _PERMUTES_OF_HALVES))
+    kinds: tuple[Mapping[ir.Type, Any], ...] = ({}, _PERMUTES, _PERMUTES_OF_HALVES, _PERMUTES_OF_TWO)
+    gather, pick, near, far = (_make_gather(dtype, moves, permutes) for permutes in kinds)
     if moves:
         raw = whole_numbers(dtype, "max")
         return Samples(
-            raw.size, raw.size, 4, raw.load, gather, pick, near, raw.store, raw.store_part, raw.load, raw.store, fload, None,
-            np.float32,
+            raw.size, raw.size, 4, raw.load, gather, pick, near, far, raw.store, raw.store_part, raw.load, raw.store, fload,
+            None, np.float32,
         )  # fmt: skip
     of = elements(dtype)
     kept = of.lanes_as
     weight = fload if of.real is np.float32 else dload
     return Samples(
-        of.size, kept.size, kept.size, of.load, gather, pick, near, of.store, of.store_part, kept.load, kept.store, weight,
-        of.fill, of.real,
+        of.size, kept.size, kept.size, of.load, gather, pick, near, far, of.store, of.store_part, kept.load, kept.store,
+        weight, of.fill, of.real,
     )  # fmt: skip
 
 
@@ -147,6 +149,25 @@ def _permuted_words(b: Builder, row: Value, numbers: Value, kind: ir.Type) -> Va
     return b.bitcast(call(b, "llvm.x86.avx512.permvar.sf.512", found, rest), lanes)
 
 
+def _permuted_words_of_two(b: Builder, row: Value, numbers: Value, kind: ir.Type) -> Value | None:
+    """Return elements of 32 bits by permutations of those from the first one and of those up to the last one.
+
+    None if the level has none. If the last one is less than 15 above the first, both are permutations from the first one.
+    """
+    near = _permuted_words(b, row, numbers, kind)
+    if near is None:
+        return None
+    first, rest = _first(b, numbers)
+    last = b.sext(b.extract_element(numbers, I32(LANES - 1)), I64)
+    begin = b.sub(last, I64(LANES - 1))
+    begin = b.select(b.icmp_signed(">", begin, first), begin, first)
+    floats = ir.VectorType(F32, LANES)
+    found = b.load(pointer(b, b.add(row, b.shl(begin, I64(2))), floats), align=4)
+    far = call(b, "llvm.x86.avx512.permvar.sf.512", found, b.sub(numbers, splat(b, b.trunc(begin, I32))))
+    is_near = b.icmp_signed("<", rest, ir.Constant(VI, [LANES] * LANES))
+    return b.select(is_near, near, b.bitcast(far, near.type))
+
+
 @intrinsic
 def vpick_far(_: Any, row: types.Integer, table: types.Integer) -> Any:
     """Return floats whose numbers (16 int32) a table has, none of them more than 31 above the first.
@@ -204,4 +225,5 @@ def _permuted_halves(b: Builder, row: Value, numbers: Value, kind: ir.Type) -> V
 
 
 _PERMUTES: Final[Mapping[ir.Type, Any]] = {F32: _permuted_words, I32: _permuted_words, I8: _permuted_bytes}
+_PERMUTES_OF_TWO: Final[Mapping[ir.Type, Any]] = {F32: _permuted_words_of_two, I32: _permuted_words_of_two}
 _PERMUTES_OF_HALVES: Final = {**_PERMUTES, F32: _permuted_halves, I32: _permuted_halves}

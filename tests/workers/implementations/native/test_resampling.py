@@ -23,6 +23,7 @@ from tests.workers.implementations.reference.drawing import DOUBT, LAST_PLACE
 from tests.workers.levels import target_of
 from tests.workers.native_runner import NativeRunner
 from tests.workers.support.problems import FAST, summand
+from tests.workers.support.reading import EdgeRunner
 
 #: Outer dimensions, spatial sizes of src and of dst: strips and pieces of rows, both sides of 16, smaller and larger.
 PROBLEMS = (
@@ -139,6 +140,33 @@ def test_elements_that_are_only_moved_keep_all_bits(native: NativeRunner, isa: s
             ]
             got = native.results(primitive_desc(op, PrimitiveAttr(), target_of(isa)), {int(Arg.SRC): given})[Arg.DST]
             np.testing.assert_array_equal(got, given[:, :, places[0]][..., places[1]])
+
+
+@pytest.mark.parametrize("algorithm", ["linear", "nearest"])
+def test_rows_that_shrink_are_taken_by_permutations_of_two_vectors(algorithm: str) -> None:
+    """Nothing is read further behind src than `SLACK` bytes, also of widths less than a vector's."""
+    found = set()
+    for isa in ("x86-64-v3", "x86-64-v4"):
+        for src, dst in (
+            (64, 32),
+            (333, 200),
+            (100, 55),
+            (21, 19),
+            (40, 17),
+            (18, 16),
+            (130, 129),
+            (700, 600),
+            (90, 30),
+        ):
+            op = resampling(algorithm, (2, 2), (3, src), (3, dst), False)
+            pd = primitive_desc(op, PrimitiveAttr(), target_of(isa))
+            (params,) = [dict(kernel.params) for kernel in pd.program().kernels]
+            found.add((isa, params["far"]))
+            args = {int(Arg.SRC): np.random.default_rng().standard_normal(op.src.dims).astype(np.float32)}
+            got, want = EdgeRunner().results(pd, args)[Arg.DST], reference(op, PrimitiveAttr(), args)
+            added = summand(op, args, pd.impl_name(), Arg.DST)
+            assert_close(got, want, "f32", FAST["resampling"], str(op), added)
+    assert found == {("x86-64-v3", False), ("x86-64-v4", False), ("x86-64-v4", True)}
 
 
 @pytest.mark.parametrize("factor", [2, 3, 4, 8, 16])
