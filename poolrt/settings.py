@@ -125,7 +125,7 @@ class Settings:
     #: was last seen on another processor. 0: they sleep at once; 50 makes short runs much faster where processors are free.
     spin_us: int = _knob(0, "pool", Integer(0, 1000))
     #: Strongest instructions that kernels are made for, to share entries with weaker hosts: a level such as x86-64-v3, the last
-    #: one also with extensions, as x86-64-v4+avx512_vnni; empty: all of this host. Engines without a pool keep it too.
+    #: two also with extensions, as x86-64-v4+avx512_vnni; empty: all of this host. Engines without a pool keep it too.
     max_cpu_isa: str = _knob("", "pool", Instructions())
     #: Functions that a worker calls before it is replaced by a new one; 0: as many as come.
     max_tasks_per_child: int = _knob(0, "pool", Integer(0))

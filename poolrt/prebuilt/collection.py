@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Final
 from poolrt.cachestore import Key
 from poolrt.workers.desc import PrimitiveAttr
 from poolrt.workers.desc.operations.ring_ends import RingEnds
-from poolrt.workers.engines.target import EXTENSIONS, Target
+from poolrt.workers.engines.isa import extensions_of
+from poolrt.workers.engines.target import Target
 from poolrt.workers.implementations.primitive_desc import primitive_desc
 from poolrt.workers.primitives.derivation import identities_of
 from poolrt.workers.primitives.key import primitive_key
@@ -25,18 +26,24 @@ if TYPE_CHECKING:
 
 #: ISA levels that kernels are prebuilt for: those of processors since 2013 and 2017.
 LEVELS: Final = ("x86-64-v3", "x86-64-v4")
-#: Extensions of processors since 2019, 2020 and 2023: the last have AMX for bf16 and for bytes, and no processor one alone.
-_EXTENSIONS: Final = (("avx512_vnni",), ("avx512_vnni", "avx512_bf16"), tuple(EXTENSIONS))
+#: The same with extensions, of processors since 2021, 2019, 2020 and 2023. The last have AMX for bf16 and for bytes, and no
+#: processor one alone.
+_EXTENDED: Final = (
+    (LEVELS[0], extensions_of(LEVELS[0])),
+    (LEVELS[1], ("avx512_vnni",)),
+    (LEVELS[1], ("avx512_vnni", "avx512_bf16")),
+    (LEVELS[1], extensions_of(LEVELS[1])),
+)
 #: Threads of a worker. Only whether there are several decides which kernels it needs.
 _THREADS: Final = (1, 2)
 
 
 def usual_targets() -> Iterator[Target]:
-    """Yield the targets: each level, the last one also with extensions: processors with some have those before them."""
+    """Yield the targets: each level, also with extensions: processors with some of the last level have those before them."""
     for level in LEVELS:
         yield Target("cpu", "native", (("isa", level),))
-    for chosen in _EXTENSIONS:
-        yield Target("cpu", "native", (("isa", LEVELS[-1]), ("extensions", " ".join(chosen))))
+    for level, chosen in _EXTENDED:
+        yield Target("cpu", "native", (("isa", level), ("extensions", " ".join(chosen))))
 
 
 class Collection:

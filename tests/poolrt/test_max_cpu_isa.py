@@ -14,7 +14,15 @@ import pytest
 
 from poolrt.cachestore import CacheStore
 from poolrt.settings import Settings, SettingsError
-from poolrt.workers.engines.isa import EXTENSIONS, ISA_LEVELS, LIMIT, chosen_instructions, cpu_flags, host_isa
+from poolrt.workers.engines.isa import (
+    EXTENSIONS,
+    ISA_LEVELS,
+    LIMIT,
+    cpu_flags,
+    extensions_of,
+    host_extensions,
+    host_isa,
+)
 from poolrt.workers.engines.target import cpu_target
 
 LEVELS: Final = list(ISA_LEVELS)
@@ -171,11 +179,12 @@ print(instructions())
 
 def _offered() -> list[str]:
     """Return each limit that this host can have."""
-    *_, level = found = LEVELS[: LEVELS.index(host_isa()) + 1]
-    extensions = chosen_instructions("")[1]
-    for number in range(1, 2 ** len(extensions)):
-        chosen = [each for bit, each in enumerate(extensions) if number >> bit & 1]
-        found.append("+".join([level, *chosen]))
+    found = LEVELS[: LEVELS.index(host_isa()) + 1]
+    for level in [*found]:
+        extensions = host_extensions(cpu_flags(), level)
+        for number in range(1, 2 ** len(extensions)):
+            chosen = [each for bit, each in enumerate(extensions) if number >> bit & 1]
+            found.append("+".join([level, *chosen]))
     return found
 
 
@@ -183,7 +192,8 @@ def test_each_limit_that_the_host_can_have_is_its_target() -> None:
     for limit in _offered():
         assert Settings.load(environ={}, max_cpu_isa=limit).max_cpu_isa == limit
         assert cpu_target(limit).instructions == limit
-        assert cpu_target("").serves(cpu_target(limit))
+        # Extensions of weaker levels are none of a stronger one.
+        assert cpu_target("").serves(cpu_target(limit)) == ("+" not in limit or limit.startswith(host_isa()))
     # Extensions may be in any order
     last = _offered()[-1]
     level, *extensions = last.split("+")
@@ -192,7 +202,8 @@ def test_each_limit_that_the_host_can_have_is_its_target() -> None:
 
 def test_settings_refuse_what_the_host_lacks() -> None:
     lacking = [level for level in LEVELS if LEVELS.index(level) > LEVELS.index(host_isa())]
-    lacking += [f"{LEVELS[-1]}+{each}" for each in EXTENSIONS if each not in cpu_flags()]
+    lacking += [f"{LEVELS[-1]}+{each}" for each in extensions_of(LEVELS[-1]) if each not in cpu_flags()]
+    lacking += [f"{level}+{each}" for level in LEVELS for each in EXTENSIONS if each not in extensions_of(level)]
     for limit in [*lacking, "x86-64-v9", "x86-64-v2+", "+", "x86-64 "]:
         with pytest.raises(SettingsError, match="max_cpu_isa: expected instructions of this host"):
             Settings.load(environ={}, max_cpu_isa=limit)

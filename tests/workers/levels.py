@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Final, NoReturn
 
-from poolrt.workers.engines.isa import chosen_instructions
-from poolrt.workers.engines.target import EXTENSIONS, ISA_LEVELS, Target, host_isa
+from poolrt.workers.engines.isa import chosen_instructions, cpu_flags, extensions_of, host_extensions
+from poolrt.workers.engines.target import ISA_LEVELS, Target, host_isa
 
 from .kernels.native.tile_emulator import TILE_FLAGS, can_be_emulated, emulate_tiles
 
 #: The levels whose code is tested, weakest first: without FMA, with 256-bit and with 512-bit registers.
 LEVELS: Final = ("x86-64-v2", "x86-64-v3", "x86-64-v4")
 #: All that a processor can have.
-EVERYTHING: Final = "+".join((LEVELS[-1], *EXTENSIONS))
+EVERYTHING: Final = "+".join((LEVELS[-1], *extensions_of(LEVELS[-1])))
 #: The parameter of tests that compute with it.
 WITH_ALL_INSTRUCTIONS: Final = "native with all instructions"
 
@@ -25,6 +25,8 @@ def limits() -> list[str]:
     level, extensions = chosen_instructions("")
     order = list(ISA_LEVELS)
     found = order[: order.index(level) + bool(extensions)]
+    weaker = [(each, host_extensions(cpu_flags(), each)) for each in order[: order.index(level)]]
+    found += ["+".join((each, *some)) for each, some in weaker if some]
     return found + ["+".join((level, *extensions[:count])) for count in range(1, len(extensions))]
 
 

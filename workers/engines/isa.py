@@ -14,13 +14,16 @@ ISA_LEVELS: Final[dict[str, frozenset[str]]] = {
     "x86-64-v4": frozenset({"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}),
 }
 
-#: Extension of the last level, named as in /proc/cpuinfo -> LLVM's name of it. Only implementations that ask for one get it.
+#: Extension of a level, named as in /proc/cpuinfo -> LLVM's name of it. Only implementations that ask for one get it.
 EXTENSIONS: Final[dict[str, str]] = {
+    "avx_vnni": "avxvnni",
     "avx512_vnni": "avx512vnni",
     "avx512_bf16": "avx512bf16",
     "amx_bf16": "amx-bf16",
     "amx_int8": "amx-int8",
 }
+#: The level of an extension; the last one of others. Processors with AVX-512 have wider instructions instead of these.
+_LEVELS_OF: Final = {"avx_vnni": "x86-64-v3"}
 _LAST: Final = [*ISA_LEVELS][-1]
 
 #: The setting with the strongest instructions that code is made for, the table of the settings' file that has it, and its
@@ -49,7 +52,12 @@ def chosen_instructions(limit: str | None = None) -> tuple[str, tuple[str, ...]]
             raise ValueError(f"{source}: expected {describe_offered()}, got {limit!r}") from None
     flags = cpu_flags()
     level = host_isa(flags)
-    return level, host_extensions(flags) if level == _LAST else ()
+    return level, host_extensions(flags, level)
+
+
+def extensions_of(level: str) -> tuple[str, ...]:
+    """Return the extensions that processors of an ISA level may have."""
+    return tuple(e for e in EXTENSIONS if _LEVELS_OF.get(e, _LAST) == level)
 
 
 def parse_instructions(text: str) -> tuple[str, tuple[str, ...]]:
@@ -59,7 +67,7 @@ def parse_instructions(text: str) -> tuple[str, tuple[str, ...]]:
     order = list(ISA_LEVELS)
     if level not in order[: order.index(host_isa(flags)) + 1]:
         raise ValueError
-    if extensions and (level != _LAST or not {*extensions} <= {*host_extensions(flags)}):
+    if extensions and not {*extensions} <= {*host_extensions(flags, level)}:
         raise ValueError
     return level, tuple(e for e in EXTENSIONS if e in extensions)
 
@@ -70,8 +78,10 @@ def describe_offered() -> str:
     order = list(ISA_LEVELS)
     *weaker, level = order[: order.index(host_isa(flags)) + 1]
     levels = f"{', '.join(weaker)} or {level}" if weaker else level
-    extensions = [f"+{each}" for each in host_extensions(flags)] if level == _LAST else []
-    also = f", {level} also with any of {', '.join(extensions)}" if extensions else ""
+    also = ""
+    for each in (*weaker, level):
+        if extensions := host_extensions(flags, each):
+            also += f", {each} also with any of {', '.join(f'+{name}' for name in extensions)}"
     return f"instructions of this host ({levels}{also}) or ''"
 
 
@@ -107,12 +117,12 @@ def host_isa(flags: frozenset[str] | None = None) -> str:
     return found
 
 
-def host_extensions(flags: frozenset[str]) -> tuple[str, ...]:
-    """Return the extensions of the last level that code may use on a host with ``flags``.
+def host_extensions(flags: frozenset[str], level: str = _LAST) -> tuple[str, ...]:
+    """Return the extensions of a level that code may use on a host with ``flags``.
 
     Those of AMX need the system's consent, once a process.
     """
-    return tuple(e for e in EXTENSIONS if e in flags and (not e.startswith("amx_") or may_use_tiles()))
+    return tuple(e for e in extensions_of(level) if e in flags and (not e.startswith("amx_") or may_use_tiles()))
 
 
 @lru_cache(maxsize=1)

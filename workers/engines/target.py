@@ -7,7 +7,7 @@ from typing import Any
 
 from poolrt.cachestore.deferred_dataclass import dataclass, field, replace
 
-from .isa import EXTENSIONS, ISA_LEVELS, chosen_instructions, host_isa
+from .isa import EXTENSIONS, ISA_LEVELS, chosen_instructions, extensions_of, host_isa
 
 __all__ = ["EXTENSIONS", "ISA_LEVELS", "Target", "cpu_target", "host_isa"]
 
@@ -55,6 +55,14 @@ class Target:
     def instructions(self) -> str:
         """The instructions that code of a CPU target may use: the ISA level and, each after a ``+``, extensions."""
         return "+".join((self.isa, *self.extensions))
+
+    def lack_of(self, extensions: tuple[str, ...]) -> str | None:
+        """Return which of these extensions a CPU target lacks, as a sentence, or None.
+
+        Those of other levels do not count, but code for one of several levels needs a target of one of them.
+        """
+        needed = {*extensions} & {*extensions_of(self.isa)} or {*extensions}
+        return f"the host has no {', '.join(sorted(needed))}" if not needed <= {*self.extensions} else None
 
     def only(self, extensions: tuple[str, ...]) -> Target:
         """Return a CPU target with only these of its extensions: the target of code that uses no others."""

@@ -13,12 +13,13 @@ from poolrt.graph.lowered_plan import LoweredPlan
 from poolrt.graph.wire_parser import parse
 from poolrt.workers.desc import Arg
 from poolrt.workers.desc.attributes import FPMATH_MODES
-from poolrt.workers.engines.target import EXTENSIONS, Target
+from poolrt.workers.engines.isa import extensions_of
+from poolrt.workers.engines.target import Target
 from poolrt.workers.plans.execution_plan import Step
 from poolrt.workers.primitives.key import primitive_key
 
 #: A processor with every extension, which need not be this one, and one with AVX2.
-EVERYTHING = Target("cpu", "native", (("isa", "x86-64-v4"), ("extensions", " ".join(EXTENSIONS))))
+EVERYTHING = Target("cpu", "native", (("isa", "x86-64-v4"), ("extensions", " ".join(extensions_of("x86-64-v4")))))
 AVX2 = Target("cpu", "native", (("isa", "x86-64-v3"),))
 
 

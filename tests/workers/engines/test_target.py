@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from poolrt.workers.desc.codec import decode, encode
-from poolrt.workers.engines.isa import cpu_flags, host_extensions, may_use_tiles
+from poolrt.workers.engines.isa import cpu_flags, extensions_of, host_extensions, may_use_tiles
 from poolrt.workers.engines.target import EXTENSIONS, ISA_LEVELS, Target, cpu_target, host_isa
 
 LEVELS = list(ISA_LEVELS)
@@ -38,9 +38,10 @@ def test_a_host_has_the_level_whose_features_it_lists(level: str) -> None:
 
 def test_code_runs_on_a_host_that_has_each_feature_it_was_made_for() -> None:
     have = {target(level): features(level) for level in LEVELS}
-    for count in range(1, len(EXTENSIONS) + 1):
-        for some in itertools.combinations(EXTENSIONS, count):
-            have[target(LEVELS[-1], some)] = features(LEVELS[-1]) | {*some}
+    for level in LEVELS:
+        for count in range(1, len(extensions_of(level)) + 1):
+            for some in itertools.combinations(extensions_of(level), count):
+                have[target(level, some)] = features(level) | {*some}
     for host, needed in itertools.product(have, have):
         assert host.serves(needed) == (have[needed] <= have[host]), (host, needed)
 
@@ -49,10 +50,29 @@ def test_extensions_of_tiles_need_the_consent_of_the_system() -> None:
     # Given a processor that lists all extensions
     found = host_extensions(frozenset(EXTENSIONS))
     # Then those of AMX are there if the system lets this process use tiles, which it does not without the processor's
-    without = tuple(name for name in EXTENSIONS if not name.startswith("amx_"))
-    assert found == (tuple(EXTENSIONS) if may_use_tiles() else without)
+    every = extensions_of(LEVELS[-1])
+    without = tuple(name for name in every if not name.startswith("amx_"))
+    assert found == (every if may_use_tiles() else without)
     assert may_use_tiles() <= ("amx_tile" in cpu_flags())
     assert host_extensions(frozenset({"avx512_bf16"})) == ("avx512_bf16",)
+
+
+def test_an_extension_is_of_one_level() -> None:
+    assert sorted(name for level in LEVELS for name in extensions_of(level)) == sorted(EXTENSIONS)
+    flags = frozenset(EXTENSIONS)
+    assert host_extensions(flags, "x86-64-v3") == ("avx_vnni",)
+    assert host_extensions(flags, "x86-64-v2") == ()
+
+
+def test_code_for_extensions_of_several_levels_lacks_only_those_of_its_own() -> None:
+    either, tiles = ("avx512_vnni", "avx_vnni"), ("avx512_vnni", "amx_int8")
+    assert target("x86-64-v3", ("avx_vnni",)).lack_of(either) is None
+    assert target("x86-64-v4", ("avx512_vnni",)).lack_of(either) is None
+    assert target("x86-64-v3").lack_of(either) == "the host has no avx_vnni"
+    assert target("x86-64-v4", ("avx512_bf16",)).lack_of(either) == "the host has no avx512_vnni"
+    assert target("x86-64-v2").lack_of(either) == "the host has no avx512_vnni, avx_vnni"
+    assert target("x86-64-v3", ("avx_vnni",)).lack_of(tiles) == "the host has no amx_int8, avx512_vnni"
+    assert target("x86-64-v2").lack_of(()) is None
 
 
 def test_code_for_a_device_runs_only_on_such_a_device() -> None:
@@ -74,5 +94,9 @@ def test_this_host_serves_what_is_made_for_it_and_for_weaker_ones() -> None:
 
 
 def test_targets_survive_a_message() -> None:
-    for each in (cpu_target(), target(LEVELS[-1], tuple(EXTENSIONS)), Target("opencl", "opencl", (("name", "a"),))):
+    for each in (
+        cpu_target(),
+        target(LEVELS[-1], extensions_of(LEVELS[-1])),
+        Target("opencl", "opencl", (("name", "a"),)),
+    ):
         assert decode(Target, encode(each)) == each

@@ -7,14 +7,16 @@ from functools import lru_cache
 from typing import Final
 
 from poolrt.workers.desc import PrimitiveAttr
-from poolrt.workers.engines.target import EXTENSIONS, ISA_LEVELS, Target
+from poolrt.workers.engines.isa import ISA_LEVELS, extensions_of
+from poolrt.workers.engines.target import Target
 from poolrt.workers.implementations.primitive_desc import implementations, primitive_descs
 
 from .problems import Cell, problems
 
+_LEVEL: Final = list(ISA_LEVELS)[-1]
 #: Engine kind -> the target that the page is made for: all that a processor can have, and PoCL on a CPU. No device is asked.
 TARGETS: Final = {
-    "cpu": Target("cpu", "native", (("isa", list(ISA_LEVELS)[-1]), ("extensions", " ".join(EXTENSIONS)))),
+    "cpu": Target("cpu", "native", (("isa", _LEVEL), ("extensions", " ".join(extensions_of(_LEVEL))))),
     "opencl": Target(
         "opencl",
         "opencl",

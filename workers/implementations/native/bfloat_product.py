@@ -42,8 +42,8 @@ class _BFloatProduct:
 
     def _refuse_types(self, op: Matmul | InnerProduct, attr: PrimitiveAttr, target: Target) -> str | None:
         """Return why a product is not one of bf16, or None: the first question, as every product of f32 is asked."""
-        if not {*self.extensions} <= {*target.extensions}:
-            return f"the host has no {', '.join(self.extensions)}"
+        if why := target.lack_of(self.extensions):
+            return why
         kinds = ("bf16", "f32") if attr.fpmath_mode in _ROUNDING and op.dst.dtype == "f32" else ("bf16",)
         if op.src.dtype not in kinds or op.weights.dtype not in kinds:
             return f"data types {op.src.dtype} and {op.weights.dtype}; only products of bf16 are supported"

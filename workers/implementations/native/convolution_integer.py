@@ -41,8 +41,8 @@ class NativeIntegerConvolution:
         self.extensions = EXTENSIONS_OF.get(how, ())
 
     def reject(self, op: Convolution, attr: PrimitiveAttr, target: Target) -> str | None:
-        if not set(self.extensions) <= set(target.extensions):
-            return f"the host has no {', '.join(self.extensions)}"
+        if why := target.lack_of(self.extensions):
+            return why
         if not op.is_forward or op.src.ndims not in (3, 4):
             return "only forward with 1 or 2 spatial dimensions is supported"
         if why := self._refuse_groups(op):

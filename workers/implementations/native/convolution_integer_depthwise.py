@@ -13,7 +13,6 @@ from ...kernels.spec import KernelSpec
 from ..program import LaunchArgument, Program
 from .convolution_tiles import even
 from .convolution_window import Window
-from .integer_amx import EXTENSIONS_OF
 from .integer_epilogue import NONE, Epilogue, is_exact, points_fit, refuse_attributes, refuse_types
 from .nest_builder import NestBuilder
 
@@ -33,11 +32,11 @@ class NativeIntegerDepthwise:
     def __init__(self, how: str = "") -> None:
         self.name = "native:depthwise_integer" + f"_{how}" * bool(how)
         self._how = how
-        self.extensions = EXTENSIONS_OF.get(how, ())
+        self.extensions = ("avx512_vnni",) if how else ()
 
     def reject(self, op: Convolution, attr: PrimitiveAttr, target: Target) -> str | None:
-        if not {*self.extensions} <= {*target.extensions}:
-            return f"the host has no {', '.join(self.extensions)}"
+        if why := target.lack_of(self.extensions):
+            return why
         if not op.is_forward or op.src.ndims not in (3, 4):
             return "only forward with 1 or 2 spatial dimensions is supported"
         if not op.groups == op.src.dims[1] == op.dst.dims[1] or 0 in op.weights.dims:

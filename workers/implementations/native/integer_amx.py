@@ -22,8 +22,8 @@ _GROUP: Final = 64
 _FEW: Final = 16
 #: Least groups of an instruction, of 16: with fewer, VNNI is as fast.
 _FILLED: Final = 3
-#: How 8-bit numbers are multiplied -> the extensions that it needs.
-EXTENSIONS_OF: Final = {"amx": BYTES, "vnni": ("avx512_vnni",)}
+#: How 8-bit numbers are multiplied -> the extensions that it needs: VNNI for vectors of 512 bits or, on AVX2, of 256.
+EXTENSIONS_OF: Final = {"amx": BYTES, "vnni": ("avx512_vnni", "avx_vnni")}
 
 
 def copied_how(how: str, signed: bool) -> str:

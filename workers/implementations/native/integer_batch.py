@@ -51,8 +51,8 @@ class NativeIntegerBatch:
         self.extensions = EXTENSIONS_OF.get(how, ())
 
     def reject(self, op: Matmul, attr: PrimitiveAttr, target: Target) -> str | None:
-        if not set(self.extensions) <= set(target.extensions):
-            return f"the host has no {', '.join(self.extensions)}"
+        if why := target.lack_of(self.extensions):
+            return why
         if not op.bias_is_row:
             return "a bias other than one value a column"
         has_point = any(item.arg == Arg.WEIGHTS for item in attr.zero_points)

@@ -37,8 +37,8 @@ class _PackedProduct:
         self, op: Matmul | InnerProduct, attr: PrimitiveAttr, target: Target, packed: str, output: int
     ) -> str | None:
         """Return why a product with all layouts chosen is not supported, or None."""
-        if not set(self.extensions) <= set(target.extensions):
-            return f"the host has no {', '.join(self.extensions)}"
+        if why := target.lack_of(self.extensions):
+            return why
         rows = math.prod(op.dst.dims[:-1])
         if self._how == "bytes" and (why := refuse_bytes(target.isa, rows, op.src.dims[-1], op.dst.dims[-1])):
             return why

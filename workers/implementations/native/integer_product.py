@@ -11,6 +11,7 @@ from ...engines.target import Target
 from ...kernels.spec import KernelSpec
 from ..program import Launch, LaunchArgument, Program
 from .convolution_tiles import output_blocks, tile_positions
+from .integer_amx import EXTENSIONS_OF
 
 #: Bytes of packed rows that are multiplied by all columns before the next rows.
 _STRIP: Final = 256 << 10
@@ -31,11 +32,11 @@ class NativeIntegerMatmul:
     def __init__(self, how: str) -> None:
         self.name = f"native:integer_{how}"
         self._how = how
-        self.extensions = ("avx512_vnni",) if how == "vnni" else ()
+        self.extensions = EXTENSIONS_OF.get(how, ())
 
     def reject(self, op: Matmul, attr: PrimitiveAttr, target: Target) -> str | None:
-        if not set(self.extensions) <= set(target.extensions):
-            return f"the host has no {', '.join(self.extensions)}"
+        if why := target.lack_of(self.extensions):
+            return why
         if op.src.ndims != 2 or op.bias is not None:
             return "only rank 2 without bias is supported"
         types = (op.src.dtype, op.weights.dtype, op.dst.dtype)

@@ -6,7 +6,7 @@ from typing import Final
 
 import llvmlite.ir as ir
 
-from .vec import I32, LANES, VI, Builder, Value, call
+from .vec import I32, LANES, Builder, Value, call
 
 #: Numbers of a group: 4 bytes, unsigned on the left (``vnni``, and ``bytes`` whose sums of two 16 bits must hold), or 2 numbers
 #: of 16 bits (``pairs``).
@@ -30,23 +30,29 @@ def register_bits(isa: str) -> int:
 
 def multiply_groups(b: Builder, how: str, bits: int, total: Value, left: Value, right: Value) -> Value:
     """Return ``total`` plus the dot products of the groups of two vectors, lane by lane."""
-    if how == "vnni":
-        kind = ir.VectorType(ir.IntType(8), 4 * LANES)
-        factors = (b.bitcast(left, kind), b.bitcast(right, kind))
-        return call(b, "llvm.x86.avx512.vpdpbusd.512", total, *factors, result=VI)
     name, lanes = _PAIRS[bits]
     kind, result = ir.VectorType(ir.IntType(16), 2 * lanes), ir.VectorType(I32, lanes)
     narrow, ones = ir.VectorType(ir.IntType(8), 4 * lanes), ir.Constant(kind, [1] * 2 * lanes)
     parts = []
     for start in range(0, LANES, lanes):
-        chosen = ir.Constant(ir.VectorType(I32, lanes), list(range(start, start + lanes)))
-        factors = tuple(b.bitcast(b.shuffle_vector(v, v, chosen), kind) for v in (left, right))
+        factors = [_part(b, value, start, lanes) for value in (left, right)]
+        if how == "vnni":
+            numbers = [b.bitcast(factor, narrow) for factor in factors]
+            sums = _part(b, total, start, lanes)
+            parts.append(call(b, f"llvm.x86.avx512.vpdpbusd.{bits}", sums, *numbers, result=result))
+            continue
         if how == "bytes":
-            sums = call(b, _BYTES[bits], *(b.bitcast(factor, narrow) for factor in factors), result=kind)
-            factors = sums, ones
-        parts.append(call(b, name, *factors, result=result))
+            factors = [call(b, _BYTES[bits], *(b.bitcast(factor, narrow) for factor in factors), result=kind), ones]
+        parts.append(call(b, name, *(b.bitcast(factor, kind) for factor in factors), result=result))
     while len(parts) > 1:
         joined = ir.VectorType(I32, 2 * parts[0].type.count)
         both = ir.Constant(joined, list(range(joined.count)))
         parts = [b.shuffle_vector(x, y, both) for x, y in zip(parts[::2], parts[1::2], strict=True)]
-    return b.add(total, parts[0])
+    return parts[0] if how == "vnni" else b.add(total, parts[0])
+
+
+def _part(b: Builder, value: Value, start: int, lanes: int) -> Value:
+    """Return so many lanes of a vector, from one on: those of a register."""
+    if lanes == LANES:
+        return value
+    return b.shuffle_vector(value, value, ir.Constant(ir.VectorType(I32, lanes), list(range(start, start + lanes))))

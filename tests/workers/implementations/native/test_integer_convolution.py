@@ -34,6 +34,7 @@ INSTRUCTIONS = [
     *(pytest.param(level, marks=pytest.mark.slow) for level in ("x86-64-v2", "x86-64-v3", "x86-64-v4")),
     "x86-64-v4+avx512_vnni",
     "x86-64-v4+avx512_vnni+amx_int8",
+    "x86-64-v3+avx_vnni",
 ]
 
 

@@ -23,8 +23,8 @@ from tests.workers import compiled
 from tests.workers.levels import target_of
 
 Array = NDArray[Any]
-#: Every way to compute that there is: ISA levels, and the last one with the extension for products of integers.
-INSTRUCTIONS = ("x86-64-v2", "x86-64-v3", "x86-64-v4", "x86-64-v4+avx512_vnni")
+#: Every way to compute that there is: ISA levels, and the last two with the extension for products of integers.
+INSTRUCTIONS = ("x86-64-v2", "x86-64-v3", "x86-64-v4", "x86-64-v4+avx512_vnni", "x86-64-v3+avx_vnni")
 
 
 class Products:

@@ -120,7 +120,12 @@ def test_other_shapes_are_computed_in_pairs(shape: Shape) -> None:
 
 def test_other_registers_have_other_implementations() -> None:
     op = described(PLAIN, np.zeros((1, 32, 8, 8)), "u8", None, "u8")
-    for instructions, name in (("x86-64-v2", "pairs"), ("x86-64-v4", "pairs"), ("x86-64-v4+avx512_vnni", "vnni")):
+    for instructions, name in (
+        ("x86-64-v2", "pairs"),
+        ("x86-64-v4", "pairs"),
+        ("x86-64-v4+avx512_vnni", "vnni"),
+        ("x86-64-v3+avx_vnni", "vnni"),
+    ):
         assert primitive_desc(op, PrimitiveAttr(), target_of(instructions)).impl_name() == f"native:integer_{name}"
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Final
 
 _LANES: Final = range(16)
@@ -82,19 +83,20 @@ def _multiply_pairs(name: str) -> str:
     return _function(name, "<16 x i32>", "<32 x i16> %left, <32 x i16> %right", lines, "%r")
 
 
-def _multiply_bytes(name: str) -> str:
+def _multiply_bytes(name: str, lanes: int = 16) -> str:
     """VPDPBUSD: a sum plus the products of four neighbouring bytes, without sign on the left, with sign on the right."""
+    sums, numbers, given = f"<{lanes} x i32>", f"<{4 * lanes} x i32>", f"<{4 * lanes} x i8>"
     lines = [
-        "%x = zext <64 x i8> %left to <64 x i32>",
-        "%y = sext <64 x i8> %right to <64 x i32>",
-        "%p = mul <64 x i32> %x, %y",
-        *_every("%p", "i32", 64, 4),
-        "%low = add <16 x i32> %p.0, %p.1",
-        "%high = add <16 x i32> %p.2, %p.3",
-        "%four = add <16 x i32> %low, %high",
-        "%r = add <16 x i32> %sum, %four",
+        f"%x = zext {given} %left to {numbers}",
+        f"%y = sext {given} %right to {numbers}",
+        f"%p = mul {numbers} %x, %y",
+        *_every("%p", "i32", 4 * lanes, 4),
+        f"%low = add {sums} %p.0, %p.1",
+        f"%high = add {sums} %p.2, %p.3",
+        f"%four = add {sums} %low, %high",
+        f"%r = add {sums} %sum, %four",
     ]
-    return _function(name, "<16 x i32>", "<16 x i32> %sum, <64 x i8> %left, <64 x i8> %right", lines, "%r")
+    return _function(name, sums, f"{sums} %sum, {given} %left, {given} %right", lines, "%r")
 
 
 def _add_differences(name: str) -> str:
@@ -213,6 +215,7 @@ _FUNCTIONS: Final[dict[str, tuple[str, Callable[[str], str]]]] = {
     "llvm.x86.avx512.pmaddw.d.512": ("avx512bw", _multiply_pairs),
     "llvm.x86.avx512.psad.bw.512": ("avx512bw", _add_differences),
     "llvm.x86.avx512.mask.scalef.ps.512": ("avx512f", _scale),
+    "llvm.x86.avx512.vpdpbusd.256": ("avx_vnni", partial(_multiply_bytes, lanes=8)),
     "llvm.x86.avx512.vpdpbusd.512": ("avx512_vnni", _multiply_bytes),
     "llvm.x86.avx512bf16.dpbf16ps.512": ("avx512_bf16", _multiply_bfloats),
 }

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from poolrt.workers.engines.isa import cpu_flags
-from poolrt.workers.engines.target import EXTENSIONS, ISA_LEVELS, Target, host_isa
+from poolrt.workers.engines.isa import cpu_flags, extensions_of
+from poolrt.workers.engines.target import ISA_LEVELS, Target, host_isa
 from poolrt.workers.kernels.spec import KernelSpec
 
 from .tile_emulator import TILE_FLAGS
@@ -58,8 +58,8 @@ def had(instructions: str) -> list[str]:
     level, *extensions = instructions.split("+")
     order, flags = list(ISA_LEVELS), real_flags()
     had = min(level, host_isa(flags), key=order.index)
-    known = flags if had == order[-1] else frozenset()
-    return [had, *(name for name in extensions if name in EXTENSIONS and name in known | TILE_FLAGS)]
+    known = (flags | TILE_FLAGS) & {*extensions_of(had)} | TILE_FLAGS
+    return [had, *(name for name in extensions if name in known)]
 
 
 def real_flags() -> frozenset[str]:

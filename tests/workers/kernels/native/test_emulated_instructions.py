@@ -33,9 +33,13 @@ SPECIAL = np.array(
 
 
 def computed(
-    flag: str, name: str, dtype: Any, given: Sequence[tuple[ir.Type, Array]], result: ir.Type, *constants: ir.Constant
-) -> Array:
-    """Return rows of what an instruction's function makes of rows of 64 bytes; the same as the instruction, if there is one."""
+    flag: str, name: str, dtype: Any, given: Sequence[tuple[ir.Type, Array]], result: ir.Type, *constants: ir.Constant,
+    instructions: str = EVERYTHING,
+) -> Array:  # fmt: skip
+    """Return rows of what an instruction's function makes of rows of 64 bytes; the same as the instruction, if there is one.
+
+    ``instructions`` have it. Zeros are behind shorter results.
+    """
 
     @intrinsic
     def compute(_: Any, first: Any, second: Any, third: Any, to: Any) -> Any:
@@ -56,8 +60,8 @@ def computed(
             at = item * 64
             compute(first + at, second + at, third + at, to + at)
 
-    code = lower_function(name, kernel, types.void(*[INT] * 6), EVERYTHING)
-    level, *extensions = had(EVERYTHING)
+    code = lower_function(name, kernel, types.void(*[INT] * 6), instructions)
+    level, *extensions = had(instructions)
     binaries = [compile_code(name, emulated(code, frozenset()), level)]
     if flag in real_flags():
         binaries.append(compile_code(name, code, "+".join((level, *extensions))))
@@ -118,6 +122,16 @@ def test_four_bytes_are_multiplied_and_added_to_a_sum() -> None:
     found = computed("avx512_vnni", "llvm.x86.avx512.vpdpbusd.512", np.int32, given, vec.VI)
     exact = total + (left.astype(np.int64) * right).reshape(len(left), 16, 4).sum(-1)
     np.testing.assert_array_equal(found, exact.astype(np.int32))
+
+
+def test_four_bytes_are_multiplied_and_added_to_a_sum_in_vectors_of_256_bits() -> None:
+    total, left, right = whole_numbers(np.int32), whole_numbers(np.uint8), whole_numbers(np.int8)
+    sums, halves = ir.VectorType(vec.I32, 8), ir.VectorType(vec.I8, 32)
+    given = [(sums, total), (halves, left), (halves, right)]
+    name, instructions = "llvm.x86.avx512.vpdpbusd.256", "x86-64-v3+avx_vnni"
+    found = computed("avx_vnni", name, np.int32, given, sums, instructions=instructions)
+    exact = total + (left.astype(np.int64) * right).reshape(len(left), 16, 4).sum(-1)
+    np.testing.assert_array_equal(found[:, :8], exact.astype(np.int32)[:, :8])
 
 
 def test_differences_of_eight_bytes_are_added_up() -> None:

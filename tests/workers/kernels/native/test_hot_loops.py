@@ -74,6 +74,9 @@ def matmul_nbits(rows: int) -> OpDesc:
             (product(1, 256, 128), "", "native:tiles", "one row"),
             (product(4, 256, 64, "ba"), "", "native:tiles", "few rows"),
             (convolution(1), "avx512_vnni", "native:integer_vnni", "convolution"),
+            (convolution(1), "avx_vnni", "native:integer_vnni", "convolution of AVX2"),
+            (matmul(64, "u8", "s8", "s32"), "avx_vnni", "native:packed_vnni", "matmul of AVX2"),
+            (matmul(1, "s8", "s8", "s32"), "avx_vnni", "native:packed_vnni", "counted weights of one row of AVX2"),
             (convolution(1), "", "native:integer_pairs", "convolution"),
             (convolution(64), "", "native:depthwise_integer", "convolution"),
             (attention(128, 64), "", "native:online", "quick"),
@@ -85,7 +88,8 @@ def matmul_nbits(rows: int) -> OpDesc:
     ],
 )
 def test_no_vector_lives_on_the_stack_inside_of_a_loop(op: OpDesc, extension: str, name: str, tmp_path: Path) -> None:
-    target = Target("cpu", "native", (("isa", V4), ("extensions", extension))[: 1 + bool(extension)])
+    level = "x86-64-v3" if extension == "avx_vnni" else V4
+    target = Target("cpu", "native", (("isa", level), ("extensions", extension))[: 1 + bool(extension)])
     pd = primitive_desc(op, PrimitiveAttr(), target)
     assert pd.impl_name() == name
     found = []
