@@ -154,12 +154,12 @@ def record(title: str, lines: list[str]) -> None:
 
 
 def _machine() -> str:
-    model = "unknown processor"
     with open("/proc/cpuinfo", encoding="ascii", errors="replace") as info:
-        for line in info:
-            if line.startswith("model name"):
-                model = line.partition(":")[2].strip()
-                break
+        first = dict(line.split(":", 1) for line in info.read().partition("\n\n")[0].splitlines())
+    known = {name.strip(): value.strip() for name, value in first.items()}
+    # Machines of a cloud hide the number in a processor's name, not these.
+    kind = f"family {known.get('cpu family', '?')}, model {known.get('model', '?')}"
+    model = f"{known.get('model name', 'unknown processor')}, {kind}"
     from poolrt.workers.engines.target import cpu_target
 
     where = f"{model} ({cpu_target().instructions}), {os.cpu_count()} cores"
