@@ -41,22 +41,23 @@ DATA_BYTES: Final = 128 * 1024
 INLINE_BYTES: Final = 16 * 1024
 
 # Places in the memory, in words of 8 bytes. Words of different writers are a cache line of 64 bytes apart.
-# Behind it: the entries whose results it has read, the one whose end it sleeps for, and one more than the processor it was on.
-SUBMITTED: Final = 8  # client
+# Of the client; behind it: the entries whose results it has read, the one whose end it sleeps for, and one more than the
+# processor it was on.
+SUBMITTED: Final = 8
 _CONSUMED: Final = 9
 WAKE_AT: Final = 10
 CLIENT_RAN: Final = 11
-_TAKEN: Final = (
-    16  # worker; behind it: the entries that it has begun, has ended, and the number of its sleep, 0 if awake
-)
+# Of the worker; behind it: the entries that it has begun, has ended, and the number of its sleep, 0 if awake; then the
+# nanoseconds of each of the last calls.
+_TAKEN: Final = 16
 _BEGUN: Final = 17
 DONE: Final = 18
 SLEEPS: Final = 19
-PACE: Final = 20  # nanoseconds of each of the last calls
-_BACK: Final = 64  # client; at the place of an entry its sequence, if it is taken back or held
-_ENTRIES: Final = (
-    _BACK + CAPACITY
-)  # client; sequence, function, request, start and size of its arguments, short arguments
+PACE: Final = 20
+# Of the client: at the place of an entry its sequence, if it is taken back or held.
+_BACK: Final = 64
+# Of the client: sequence, function, request, start and size of its arguments, short arguments.
+_ENTRIES: Final = _BACK + CAPACITY
 _ENTRY_WORDS: Final = 16
 _RESULTS: Final = _ENTRIES + CAPACITY * _ENTRY_WORDS  # worker; status, start and size of the result, a short result
 _RESULT_WORDS: Final = 16
