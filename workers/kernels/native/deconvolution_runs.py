@@ -51,7 +51,22 @@ def make(isa: str, chain: tuple[Any, ...]) -> tuple[Callable[..., None], Any]:
             start = vset(np.float32(0.0))
             if bias != 0:
                 start = vbroadcast(bias + 4 * channel)
-            for column in range(from_columns):
+            # Columns from the first on whose runs lie in dst with a whole vector
+            begin_whole = end_whole = from_columns
+            if whole and stride_w <= 16:
+                begin_whole = int(lead > 0)
+                end_whole = min(from_columns, (width + lead - 16) // stride_w + 1)
+            column = 0
+            while column < from_columns:
+                if begin_whole == column < end_whole:
+                    source = line + column * position
+                    at = to + 4 * (column * stride_w - lead)
+                    for _ in range(column, end_whole):
+                        vstore(dst + at, finish(vadd(vload(source), start), other + at, 16))
+                        source += position
+                        at += 4 * stride_w
+                    column = end_whole
+                    continue
                 first = max(0, column * stride_w - lead)
                 source = line + column * position + 4 * (first + lead - column * stride_w)
                 count = min(width, (column + 1) * stride_w - lead) - first
@@ -63,5 +78,6 @@ def make(isa: str, chain: tuple[Any, ...]) -> tuple[Callable[..., None], Any]:
                         vstore(dst + at, value)
                     else:
                         vstore_part(dst + at, value, left)
+                column += 1
 
     return runs, types.void(*[types.int64] * 26)
