@@ -26,6 +26,9 @@ from .deconvolution_layouts import refuse_memories, row_major
 
 #: Bytes of products that stay in the second-level cache until they are written to dst, and of what they are made of.
 _NEAR: Final = 384 << 10
+#: ISA levels whose processors have second-level caches of 1 MiB or more, and the bytes of src that stay there.
+_LARGE_CACHES: Final = ("x86-64-v4",)
+_NEAR_SRC: Final = 1 << 20
 #: Products at most for each pixel of src and phase: at the edges some are computed that no element of dst needs. A product for
 #: each tap, and their sums, take longer up to there.
 _MORE: Final = 1.4
@@ -74,7 +77,7 @@ class NativePhasesDeconvolution:
         op = in_one_stride(op)
         build, grid = NestedBuilder(target), Grid.of(op)
         weights = build.reorder_once(op.weights, memory(Arg.WEIGHTS), _inner(op))
-        cut = _Cut.of(op, grid)
+        cut = _Cut.of(op, grid, target.isa in _LARGE_CACHES)
         windows = memory(Arg.SRC) if grid.is_src else build.book(4 * cut.images * _depth(op, grid) * cut.positions)
         products = build.book(4 * cut.images * cut.outputs * grid.phases * cut.positions)
         outputs = op.dst.dims[1] // op.groups
@@ -107,10 +110,13 @@ class _Cut:
         return self.rows * self.row
 
     @classmethod
-    def of(cls, op: Deconvolution, grid: Grid) -> _Cut:
+    def of(cls, op: Deconvolution, grid: Grid, is_large: bool) -> _Cut:
         axis = 0 if grid.positions[0] > 1 else 1
         row, length = math.prod(grid.positions[axis + 1 :]), grid.positions[axis]
         rows = even_lines(row, length, _NEAR // (4 * max(_depth(op, grid), grid.phases) * row))
+        if is_large and grid.is_src and row * rows % LANES and 4 * _depth(op, grid) * length * row <= _NEAR_SRC:
+            # What products read of src where it is stays in the cache for all of them: parts would begin inside of lines.
+            rows = length
         one, outputs = 4 * grid.phases * rows * row, op.dst.dims[1] // op.groups
         count = even_part(outputs, _NEAR // one)
         images = 1

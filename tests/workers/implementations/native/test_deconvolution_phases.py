@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from poolrt.workers.desc import Arg, Deconvolution, PostOp, PrimitiveAttr, post_op_src
+from poolrt.workers.desc import Arg, Deconvolution, Matmul, PostOp, PrimitiveAttr, post_op_src
 from poolrt.workers.engines.target import cpu_target, host_isa
 from poolrt.workers.implementations.native.deconvolution_phases import NativePhasesDeconvolution, even_lines
 from poolrt.workers.implementations.primitive_desc import primitive_desc
@@ -73,6 +73,20 @@ def test_products_are_cut_until_they_stay_in_the_cache(
     assert sum(isinstance(launch, NestedLaunch) for launch in pd.program().launches) == 1 + products
     assert pd.program().scratchpad < 1 << 20
     native.check(problem, host_isa())
+
+
+def test_rows_that_fill_no_lines_are_not_cut_if_a_large_cache_has_all_of_src(native: NativeRunner, isa: str) -> None:
+    # Parts of 10 rows of 28 pixels would begin inside of lines; parts of 4 rows of 80 do not, and 50 of 51 are more than 1 MiB.
+    for (height, width), inputs, outputs, cut in (
+        ((28, 28), 256, 30, isa != "x86-64-v4"), ((20, 80), 160, 20, True), ((50, 51), 110, 20, True),
+    ):  # fmt: skip
+        window = Window((2 * height, 2 * width), (2, 2), (2, 2), NONE, NONE, NONE)
+        problem = case(window, Channels(1, 1, inputs, outputs))
+        pd = primitive_desc(problem.op, problem.attr, target_of(isa))
+        assert pd.impl_name() == "nested:phases"
+        positions = {inner.op.dst.dims[-1] for inner in pd.nested() if isinstance(inner.op, Matmul)}
+        assert (positions != {height * width}) == cut
+        native.check(problem, isa)
 
 
 @pytest.mark.parametrize(
