@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from poolrt.cachestore.constant_files import ConstantFiles, map_constant
 from poolrt.cachestore.mapping import MappedBytes
+
+from ..memory.buffer import Buffer
+
+#: Bytes of the memory that is kept between two constants. Most are smaller.
+_ROOM_BYTES: Final = 16 << 20
 
 
 class ConstantStore:
@@ -15,6 +20,22 @@ class ConstantStore:
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         self._files = ConstantFiles(**options) if options else None
+        self._room: Buffer | None = None
+
+    def room(self, nbytes: int) -> Buffer:
+        """Return memory for a constant until it is written, with any content.
+
+        The same for many of them, until `release`: the first touch of its pages takes longer than to write them to the file.
+        """
+        if nbytes > _ROOM_BYTES:
+            return Buffer(nbytes)
+        if self._room is None:
+            self._room = Buffer(_ROOM_BYTES)
+        return self._room
+
+    def release(self) -> None:
+        """Free the memory that was kept."""
+        self._room = None
 
     def keep(self, name: str, nbytes: int, make: Callable[[], memoryview]) -> None:
         """Write the constant that ``make`` returns, unless its file is there or cannot be written."""

@@ -22,7 +22,6 @@ from ..engines.object_loader import ObjectError
 from ..ipc.channel import Channel, ChannelClosed, MalformedMessage, Message
 from ..ipc.protocol import IN_FILE, Kind, check_message
 from ..memory.arena_view import ArenaView
-from ..memory.buffer import Buffer
 from ..plans.execution_plan import ExecutionPlan
 from ..plans.executor import PlanExecutor
 from ..plans.realization import realize_all
@@ -248,7 +247,7 @@ class _Worker:
         def make() -> memoryview:
             if planned.reorder is None:
                 return memoryview(self._arena.buffer(source, planned.nbytes)).cast("B")
-            room = Buffer(planned.nbytes)
+            room = self._constants.room(planned.nbytes)
             executor.reorder_constant(constant, self._arena.address + source, room.address)
             return room.view
 
@@ -262,6 +261,7 @@ class _Worker:
 
     def _take_files(self, message: Message) -> None:
         """Note the files of a model's constants; the first run maps them, since errors belong to runs."""
+        self._constants.release()
         self._models[message[1]].files = message[2], message[3]
 
     def _drop_model(self, message: Message) -> None:
