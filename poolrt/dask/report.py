@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from poolrt.notebooks.html_table import table
 
+from .clients import check_client
 from .tasks import describe_worker
 
 if TYPE_CHECKING:
@@ -55,7 +56,11 @@ class ClusterStats(Mapping[str, Mapping[str, Any]]):
 
 
 def stats(client: Client) -> ClusterStats:
-    """Return what each worker of a cluster has created and found so far. Raises ClusterError if one has no plugin."""
+    """Return what each worker of a cluster has created and found so far.
+
+    Raises ClusterError if one has no plugin or the client is closed, and TypeError for anything but a client.
+    """
+    check_client(client)
     workers: Any = client
     rows: dict[str, dict[str, Any]] = workers.run(describe_worker)
     store: dict[str, Any] = {}

@@ -25,6 +25,7 @@ from poolrt.runs.run_inputs import Outputs, describe_names
 from poolrt.settings import Settings
 from poolrt.spelling import describe_type, hint
 
+from .clients import check_client
 from .errors import ClusterError
 from .plugin import PoolrtPlugin
 from .runtime import SentGraph
@@ -76,7 +77,7 @@ def stream(
     ValueError for a batch, and ClusterError if workers die of it, if none has done it after ``timeout`` seconds, and if the
     scheduler is lost.
     """
-    _check_client(client)
+    check_client(client)
     _check_number("retries", retries, 0)
     if in_flight is not None:
         _check_number("in_flight", in_flight, 1)
@@ -243,12 +244,6 @@ def digest_of(graph: Graph) -> str:
     for constant in constants:
         found.update(np.ascontiguousarray(constant.to_array()).view(np.uint8).data)
     return found.hexdigest()
-
-
-def _check_client(client: object) -> None:
-    if not isinstance(client, Client) or client.asynchronous:
-        what = "an asynchronous Client" if isinstance(client, Client) else describe_type(client)
-        raise TypeError(f"client: expect a dask.distributed.Client of synchronous code, got {what}")
 
 
 def _check_number(name: str, value: Any, least: int) -> None:

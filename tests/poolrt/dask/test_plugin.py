@@ -111,6 +111,20 @@ def test_a_worker_runs_a_graph_with_the_plugins_settings_until_it_is_removed(alo
         poolrt.dask.stats(client)
 
 
+def test_what_is_no_client_that_works_is_refused(client: Any) -> None:
+    given: Any
+    for given, what in ((None, "None"), (3, "int")):
+        for call in (poolrt.dask.stats, lambda each: poolrt.dask.run(each, small(), [])):
+            with pytest.raises(
+                TypeError, match=f"client: expect a dask.distributed.Client of synchronous code, got {what}"
+            ):
+                call(given)
+    client.close()
+    for call in (poolrt.dask.stats, lambda each: poolrt.dask.run(each, small(), [])):
+        with pytest.raises(ClusterError, match="client: it is closed: make a new Client"):
+            call(client)
+
+
 def test_a_plugin_travels_without_its_runtime_and_shows_no_secret(alone: Path) -> None:
     plugin = PoolrtPlugin("redis://user:secret@host/0", home="~/cache", key=_KEY, threads=2)
     assert repr(plugin) == "<PoolrtPlugin: home, redis_url>"
