@@ -83,7 +83,7 @@ def concat(call: NodeCall) -> Operand:
 
 
 def split(call: NodeCall) -> tuple[Operand, ...]:
-    """Cut along an axis into parts of given sizes, or of one size, the last of which may be smaller."""
+    """Cut along an axis into parts of given sizes, or of one size, the last of which may be smaller, or empty."""
     source = call.operand(0)
     axis = call.axis(len(source.shape), 0)
     size, count = source.shape[axis], call.results
@@ -93,7 +93,7 @@ def split(call: NodeCall) -> tuple[Operand, ...]:
         sizes = call.known_integers(1, "split")
     else:
         count = call.integer("num_outputs", count)
-        if not 1 <= count <= size:
+        if count < 1:
             raise call.malformed(f"{count} parts of {size}")
         part = -(-size // count)
         sizes = (*(part,) * (count - 1), size - part * (count - 1))
@@ -203,10 +203,21 @@ def pad(call: NodeCall) -> Operand:
     before, after = [0] * rank, [0] * rank
     for index, axis in enumerate(axes):
         before[axis], after[axis] = pads[index], pads[index + len(axes)]
+    for axis, size in enumerate(sizes):
+        if size + before[axis] + after[axis] < 0:
+            raise call.malformed(
+                f"pads: {before[axis]} and {after[axis]} cut more than dimension {axis} has, which is {size}"
+            )
     m = call.math
-    cut = [max(-each, 0) for each in before], [max(-each, 0) for each in after]
-    kept = m.slice(source, cut[0], [n - c for n, c in zip(sizes, cut[1], strict=True)], range(rank), (1,) * rank)
-    ends = [max(each, 0) for each in before], [max(each, 0) for each in after]
+    starts = [min(max(-low, 0), size) for size, low in zip(sizes, before, strict=True)]
+    stops = [max(size + min(high, 0), low) for size, high, low in zip(sizes, after, starts, strict=True)]
+    kept = m.slice(source, starts, stops, range(rank), (1,) * rank)
+    # What is cut beyond the source is cut from the padding at its other end
+    pairs = list(zip(sizes, before, after, strict=True))
+    ends = [
+        [max(low, 0) - max(-high - size, 0) for size, low, high in pairs],
+        [max(high, 0) - max(-low - size, 0) for size, low, high in pairs],
+    ]
     if not any((*ends[0], *ends[1])):
         return kept
     if mode != "constant":

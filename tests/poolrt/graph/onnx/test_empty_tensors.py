@@ -66,9 +66,12 @@ NODES: dict[str, tuple[str, list[tuple[int, ...]], list[Array], dict[str, Any]]]
         {"axis": 1},
     ),
     "pad": ("Pad", [(0, 2)], [np.array([1, 0, 1, 0]), np.asarray(F32(7))], {}),
+    "pad of a cut beyond the source": ("Pad", [(2, 4)], [np.array([3, -5, -3, 4]), np.asarray(F32(7))], {}),
+    "pad of a cut of nothing": ("Pad", [(4, 0)], [np.array([-1, 3, 1, -1]), np.asarray(F32(7))], {}),
     "expand": ("Expand", [(1, 3)], [np.array([0, 3])], {}),
     "tile": ("Tile", [(2, 3)], [np.array([0, 1])], {}),
     "split": ("Split", [(3, 2)], [np.array([3, 0])], {"axis": 0}),
+    "split into more parts than elements": ("Split", [(1, 2)], [], {"axis": 0, "num_outputs": 2}),
     "nonzero": ("NonZero", [(0, 3)], [], {}),
     "shape": ("Shape", [(0, 3)], [], {}),
     "size": ("Size", [(0, 3)], [], {}),
@@ -105,7 +108,8 @@ def model_of(name: str) -> tuple[onnx.ModelProto, dict[str, Array]]:
         numpy_helper.from_array(np.ascontiguousarray(each).reshape(each.shape), key) for key, each in fixed.items()
     ]
     graph = helper.make_graph([node], "single", inputs, results, initializers)
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), feeds
+    opset = 18 if "num_outputs" in attributes else 17
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8), feeds
 
 
 @pytest.mark.parametrize("name", NODES)

@@ -314,6 +314,10 @@ def test_files_that_are_missing_or_no_models_are_refused_in_one_line(tmp_path: P
             "(MaxPool, opset 13): strides: expect numbers of at least 1, got (1, 0)",
         ),
         (
+            model_of("Pad", {"x": (3, 5)}, {"p": np.array([0, 0, 0, -6])}),
+            "(Pad, opset 13): pads: 0 and -6 cut more than dimension 1 has, which is 5",
+        ),
+        (
             model_of("ConvTranspose", {"x": (1, 1, 4)}, {"w": np.zeros((1, 1, 3), np.float32)}, dilations=[0]),
             "dilations: expect numbers of at least 1, got (0,)",
         ),
