@@ -21,7 +21,7 @@ from ..values import Value
 from .bounds import Bounds
 from .call import NodeCall, Results
 from .control_flow import CONTROL_FLOW
-from .empty_results import ML_DOMAIN, empty_results, has_empty, results_without_rows
+from .empty_results import ML_DOMAIN, OWN_EMPTY, empty_results, has_empty, results_without_rows
 from .expansion import MOST_DEPTH, MOST_NODES, Expansion, find_expansion, local_functions
 from .folding import Array, Folding
 from .model_file import ModelFile, onnx_package, read_model
@@ -317,7 +317,8 @@ class _Import:
         self, node: ReadNode, attributes: Sequence[Any], call: NodeCall, scope: Scope
     ) -> tuple[Item | None, ...]:
         """Return the results of an operator, of the function that defines it if poolrt has no other form of it."""
-        if has_empty(call.operands) and (schema := find_schema(node.op_type, "", scope.opset)) is not None:
+        has_own = node.op_type in OWN_EMPTY or not has_empty(call.operands)
+        if not has_own and (schema := find_schema(node.op_type, "", scope.opset)) is not None:
             given = _resolved(node, attributes)
             empty = empty_results(schema, given, scope.opset, call.operands, call.outputs)
             if empty is not None:

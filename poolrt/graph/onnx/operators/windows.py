@@ -31,12 +31,13 @@ def convolution(call: NodeCall) -> Operand:
 
 def max_pooling(call: NodeCall) -> tuple[Operand, ...]:
     """Pool the maximum; padding never is one."""
-    kernel, source = call.integers("kernel_shape"), call.tensor(0)
+    kernel = call.integers("kernel_shape")
     window, _ = window_of(call, kernel)
     counts = _counts(call, kernel, window)
     if 0 in counts:
-        none = call.math.empty(counts, source)
+        none = call.math.empty(counts, call.operand(0))
         return none, call.math.empty(counts, np.zeros((), np.int64))
+    source = call.tensor(0)
     pooled = call.graph.pooling(call.math.value(source), "max", kernel, name=call.name, **window)
     return (pooled, max_indices(call, source, kernel, counts[2:], window)) if 1 in call.outputs else (pooled,)
 
@@ -48,9 +49,10 @@ def average_pooling(call: NodeCall) -> Operand:
     counts = bool(call.integer("count_include_pad", 0))
     padded = any(before or after for before, after in window["padding"])
     algorithm = "avg_include_padding" if counts or not padded else "avg_exclude_padding"
-    source, dims = call.tensor(0), _counts(call, kernel, window)
+    dims = _counts(call, kernel, window)
     if 0 in dims:
-        return call.math.empty(dims, source)
+        return call.math.empty(dims, call.operand(0))
+    source = call.tensor(0)
     pooled = call.graph.pooling(call.math.value(source), algorithm, kernel, name=call.name, **window)
     return call.math.binary(pooled, _cut_windows(call, kernel, window, pooled), "mul") if counts and added else pooled
 
@@ -90,12 +92,13 @@ def global_lp_pooling(call: NodeCall) -> Operand:
 
 def lp_pooling(call: NodeCall) -> Operand:
     """Pool the norm: the root of the sum of powers, a mean times the number of elements."""
-    source, kernel = call.real(0), call.integers("kernel_shape")
+    kernel = call.integers("kernel_shape")
     order = float(call.number("p", 2))
     window, _ = window_of(call, kernel)
     m, dims = call.math, _counts(call, kernel, window)
     if 0 in dims:
-        return m.empty(dims, source)
+        return m.empty(dims, call.operand(0))
+    source = call.real(0)
     square = order == 2.0
     powers = m.eltwise(source, "square") if square else m.eltwise(m.eltwise(source, "abs"), "pow", 1.0, order)
     pooled = call.graph.pooling(m.value(powers), "avg_include_padding", kernel, name=call.name, **window)
