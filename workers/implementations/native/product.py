@@ -45,6 +45,8 @@ _STREAMED: Final = 1024
 _FAR: Final = 4 << 20
 _PAIR: Final = 2
 _FAR_SLICE: Final = 384
+#: Fewer items of work have fewer tiles each, so that threads share them evenly.
+_FEW_ITEMS: Final = 12
 #: Rows of an item of work that packs columns, and panels of one that packs rows whose inputs are not adjacent.
 _SLAB: Final = 8
 _GROUP: Final = 8
@@ -194,6 +196,10 @@ def describe(shape: Shape, left: MemoryDesc, right: MemoryDesc, bias: bool, attr
     if columns.aligns:
         # The first vector of each row may have fewer columns.
         items = items // parts * (((shape.columns + 30) // 16 + blocks - 1) // blocks)
+    if not columns.packs and items < _FEW_ITEMS:
+        # Each strip of fewer tiles reads the columns again, which are in the second-level cache.
+        more = max(1, min(tiles // (strips * _WORTH_COPYING), -(-_FEW_ITEMS // items)))
+        strips, items = strips * more, items * more
     packed_columns: LaunchArgument = build.book(items * blocks * (most * 64 + 64)) if columns.packs else ("i", 0)
     dst: LaunchArgument = ("m", (int(Arg.DST), 0))
     dst_matrix = shape.rows * shape.columns * 4

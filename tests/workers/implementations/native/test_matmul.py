@@ -143,6 +143,22 @@ def test_elements_that_compete_for_the_second_level_cache_are_packed(native: Nat
         assert ("gemm_pack" in {spec.generator for spec in program.kernels}) == (competes or isa != "x86-64-v4")
 
 
+def test_few_items_of_many_tiles_are_cut_for_threads(native: NativeRunner, isa: str) -> None:
+    # Of 150 columns there would be three items, of 20 rows there are too few tiles.
+    for rows, is_cut in ((300, True), (20, False)):
+        op = Matmul(plain(1, rows, 40), plain(1, 40, 150), plain(1, 1, 150), plain(1, rows, 150))
+        args = {int(arg): integers(md.dims, int(arg)) for arg, md in op.memories().items() if arg != Arg.DST}
+        case = Case(f"{rows} rows", op, args, PrimitiveAttr())
+        program = primitive_desc(op, case.attr, target_of(isa)).program()
+        (items,) = (
+            run.work
+            for run in program.launches
+            if isinstance(run, Launch) and program.kernels[run.kernel].generator == "gemm"
+        )
+        assert (items >= 12) == is_cut or isa != "x86-64-v4"
+        native.check(case, isa)
+
+
 @pytest.mark.parametrize("rows", [2, 4])
 def test_a_few_rows_by_a_far_matrix_are_summed_in_slices(native: NativeRunner, rows: int, isa: str) -> None:
     depth, columns = 1030, 1030
