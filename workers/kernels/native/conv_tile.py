@@ -27,6 +27,7 @@ from .vec import (
     Value,
     call,
     constant,
+    emit_prefetch,
     fma,
     lanes_below,
     load,
@@ -120,7 +121,7 @@ def _emit_start(b: Builder, positions: int, a: _Arguments) -> list[Value]:
     at = [b.add(a.dst, b.add(a.to_start, I64(WIDTH * i))) for i in range(2 * positions)]
     sums = [b.fadd(bias, load(b, each)) for each in at[:positions]]
     for each in at[positions:]:
-        _prefetch(b, each, 3)
+        emit_prefetch(b, each, 3)
     b.branch(begun)
 
     b.position_at_end(later)
@@ -156,7 +157,7 @@ def _emit_sums(b: Builder, places: list[Value], start: list[Value], a: _Argument
     entry = b.add(a.steps, b.mul(t, I64(24)))
     offset, lanes, skip = (b.load(pointer(b, b.add(entry, I64(8 * i)), I64), align=8) for i in range(3))
     for line in range(LINES):
-        _prefetch(b, b.add(asked, I64(64 * line)), 2)
+        emit_prefetch(b, b.add(asked, I64(64 * line)), 2)
     given = [lanes, first_row, b.add(a.src, offset), *carried]
     b.cbranch(b.icmp_signed(">=", lanes, I64(at_once)), turn, rest)
 
@@ -240,10 +241,6 @@ def _emit_stores(b: Builder, ragged: bool, shared: bool, sums: list[Value], a: _
         with earlier:
             for value, at in zip(sums, places, strict=True):
                 store(b, at, value)
-
-
-def _prefetch(b: Builder, address: Value, locality: int) -> None:
-    call(b, "llvm.prefetch.p0", pointer(b, address, I8), I32(0), I32(locality), I32(1), result=ir.VoidType())
 
 
 def _phi(b: Builder, kind: ir.Type, value: Value, block: Value) -> Value:

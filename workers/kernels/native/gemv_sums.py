@@ -12,7 +12,6 @@ from .compiler.language import intrinsic
 from .first_lanes import HAVE_MASKS, store_first
 from .vec import (
     F32,
-    I8,
     I32,
     I64,
     VF,
@@ -21,6 +20,7 @@ from .vec import (
     Value,
     call,
     constant,
+    emit_prefetch,
     fma,
     fold,
     isa_of,
@@ -47,8 +47,7 @@ def sum_packed(count: int, ahead: int = 0) -> Any:
         def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
             def load_row(address: Value) -> Value:
                 if ahead:
-                    place = pointer(b, b.add(address, I64(ahead)), I8)
-                    call(b, "llvm.prefetch.p0", place, I32(0), I32(3), I32(1), result=ir.VoidType())
+                    emit_prefetch(b, b.add(address, I64(ahead)), 3)
                 return load(b, address)
 
             return _sum_vectors(b, count, a, load_row)

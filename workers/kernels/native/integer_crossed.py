@@ -20,7 +20,7 @@ from .integer_dot import multiply_groups, register_bits
 from .integer_tile import SIZES, IntegerTile, TileArguments, emit_stores
 from .limits import CROSSED_GROUPS
 from .stack_room import stack_room
-from .vec import I8, I16, I32, I64, LANES, VI, WIDTH, Builder, Value, call, pointer, splat
+from .vec import I8, I16, I32, I64, LANES, VI, WIDTH, Builder, Value, emit_prefetch, pointer, splat
 
 #: Rows of a tile: the sums of two vectors each, the weights of four inputs, two pairs of sources and two sums fill 16 registers.
 HEIGHT: Final = 4
@@ -147,8 +147,7 @@ def emit_crossed(
     )
     base = pointer(b, b.add(src, b.mul(number, I64(8))), I8)
     if ahead is not None:
-        asked = pointer(b, b.add(ahead[0], b.mul(number, I64(ahead[1]))), I8)
-        call(b, "llvm.prefetch.p0", asked, I32(0), I32(3), I32(1), result=ir.VoidType())
+        emit_prefetch(b, b.add(ahead[0], b.mul(number, I64(ahead[1]))), 3)
     new = []
     for row, value in enumerate(sums):
         at = b.gep(base, [b.mul(step, I64(row))])

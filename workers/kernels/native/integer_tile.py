@@ -33,6 +33,7 @@ from .vec import (
     Value,
     call,
     constant,
+    emit_prefetch,
     fma,
     lanes_below,
     maximum,
@@ -154,7 +155,7 @@ def emit_sums(b: Builder, shape: IntegerTile, a: TileArguments, rows: Sequence[V
     row = _phi(b, I64, first_row, outer)
     source = _phi(b, I64, begin, outer)
     sums = [_phi(b, VI, value, outer) for value in carried]
-    _prefetch(b, b.add(row, a.ahead))
+    emit_prefetch(b, b.add(row, a.ahead), 2)
     factors = [_weights(b, shape, b.add(row, b.mul(a.weight_block, I64(j)))) for j in blocks]
     new: list[Value] = []
     for index, length in enumerate(shape.runs):
@@ -314,10 +315,6 @@ def store_lanes(b: Builder, address: Value, value: Value, mask: Value | None) ->
         return
     name = {F32: "v16f32", I32: "v16i32"}.get(value.type.element, "v16i8")
     call(b, f"llvm.masked.store.{name}.p0", value, where, I32(size), mask, result=ir.VoidType())
-
-
-def _prefetch(b: Builder, address: Value) -> None:
-    call(b, "llvm.prefetch.p0", pointer(b, address, I8), I32(0), I32(2), I32(1), result=ir.VoidType())
 
 
 def _phi(b: Builder, kind: ir.Type, value: Value, block: Value) -> Value:

@@ -21,7 +21,7 @@ from .integer_tile import SIZES, IntegerTile, TileArguments, emit_stores
 from .integers import clear16
 from .limits import WINOGRAD_PAIRS, WINOGRAD_WINDOWS
 from .stack_room import stack_room
-from .vec import I8, I16, I32, I64, LANES, VI, WIDTH, Builder, Value, call, iload, pointer, splat
+from .vec import I8, I16, I32, I64, LANES, VI, WIDTH, Builder, Value, emit_prefetch, iload, pointer, splat
 from .winograd_input import combined
 from .winograd_scheme import FACTORS, SCHEMES, Scheme, Windows
 
@@ -226,7 +226,7 @@ def _make_products(bits: int, windows: int) -> Any:
             base = pointer(b, b.add(src, b.shl(number, I64(2))), I8)
             # Each window is a stream of its own, too short for the processor to guess the next ones.
             ahead = b.add(b.add(src, b.mul(step, I64(windows))), b.mul(number, I64(_ASKED)))
-            call(b, "llvm.prefetch.p0", pointer(b, ahead, I8), I32(0), I32(3), I32(1), result=ir.VoidType())
+            emit_prefetch(b, ahead, 3)
             new = []
             for window, value in enumerate(sums):
                 at = b.gep(base, [b.mul(step, I64(window))])

@@ -32,6 +32,7 @@ from .vec import (
     Value,
     call,
     constant,
+    emit_prefetch,
     fma,
     isa_of,
     lanes_below,
@@ -132,7 +133,7 @@ def _ask_early(b: Builder, shape: TileShape, a: Arguments) -> None:
             for j in range(shape.blocks):
                 at = b.add(a.dst, b.add(b.mul(a.dst_step, I64(position + down)), b.mul(a.dst_block, I64(j))))
                 for end in ends:
-                    _prefetch(b, b.add(b.add(at, distance), I64(end)), 3)
+                    emit_prefetch(b, b.add(b.add(at, distance), I64(end)), 3)
 
     is_there = b.icmp_signed("!=", a.to_residual, I64(NO_RESIDUAL))
     if shape.asks == "dst":
@@ -205,7 +206,7 @@ def _emit_turn(b: Builder, shape: TileShape, a: Arguments, state: list[Value], c
         row = _hide(b, row, ",~{memory}")
         sources = [_hide(b, source) for source in sources]
         if shape.asks == "weights":
-            _prefetch(b, b.add(row, a.ahead), 2)
+            emit_prefetch(b, b.add(row, a.ahead), 2)
         factors = [load(b, b.add(row, b.mul(a.weight_block, I64(j)))) for j in range(shape.blocks)]
         moved = 0 if shape.lane == OPEN else number * shape.lane
         new: list[Value] = []
@@ -286,11 +287,11 @@ def _emit_lane(
     blocks = range(shape.blocks)
     row_bytes = pointer(b, row, I8)
     if shape.asks == "weights":
-        _prefetch(b, b.add(row, a.ahead), 2)
+        emit_prefetch(b, b.add(row, a.ahead), 2)
     elif shape.asks == "next":
-        _prefetch(b, asked, 3)
+        emit_prefetch(b, asked, 3)
         for j in blocks:
-            _prefetch(b, b.add(row, b.add(b.mul(a.weight_block, I64(j)), b.mul(a.weight_row, I64(_ROWS_AHEAD)))), 3)
+            emit_prefetch(b, b.add(row, b.add(b.mul(a.weight_block, I64(j)), b.mul(a.weight_row, I64(_ROWS_AHEAD)))), 3)
     factors = [_load(b, row_bytes, b.mul(a.weight_block, I64(j)), VF) for j in blocks]
     if mask is not None:
         factors = [b.select(mask, factor, constant(0.0)) for factor in factors]
@@ -317,7 +318,7 @@ def _ask_lines(b: Builder, a: Arguments, t: Value) -> Value:
     b.cbranch(b.icmp_signed(">", a.lines, I64(0)), turn, asked)
     b.position_at_end(turn)
     number = _phi(b, I64, I64(0), before)
-    _prefetch(b, b.add(begin, b.mul(number, I64(64))), 2)
+    emit_prefetch(b, b.add(begin, b.mul(number, I64(64))), 2)
     following = b.add(number, I64(1))
     number.add_incoming(following, turn)
     b.cbranch(b.icmp_signed("<", following, a.lines), turn, asked)
@@ -356,10 +357,6 @@ def _emit_group_sums(b: Builder, shape: TileShape, a: Arguments) -> list[Value]:
     b.cbranch(b.icmp_signed("<", t_next, a.T), step, done)
     b.position_at_end(done)
     return sums
-
-
-def _prefetch(b: Builder, address: Value, locality: int) -> None:
-    call(b, "llvm.prefetch.p0", pointer(b, address, I8), I32(0), I32(locality), I32(1), result=ir.VoidType())
 
 
 def _phi(b: Builder, kind: ir.Type, value: Value, block: Value) -> Value:
