@@ -23,11 +23,11 @@ def limits() -> list[str]:
     Processors with an extension have those before it.
     """
     level, extensions = chosen_instructions("")
-    order = list(ISA_LEVELS)
-    found = order[: order.index(level) + bool(extensions)]
-    weaker = [(each, host_extensions(cpu_flags(), each)) for each in order[: order.index(level)]]
-    found += ["+".join((each, *some)) for each, some in weaker if some]
-    return found + ["+".join((level, *extensions[:count])) for count in range(1, len(extensions))]
+    order, found = list(ISA_LEVELS), []
+    for weaker in order[: order.index(level)]:
+        some = host_extensions(cpu_flags(), weaker)
+        found += [weaker, "+".join((weaker, *some))][: 1 + bool(some)]
+    return found + ["+".join((level, *extensions[:count])) for count in range(len(extensions))]
 
 
 def of_level(level: str) -> Target:
