@@ -50,8 +50,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: The outcome of a task: the name of the state machine's handler, and its arguments; or this name, without any.
+#: The name of an outcome without arguments, which is for the processes: the compiler will be needed.
 PRELOAD: Final = "preload"
+#: The outcome of a task: the name of the state machine's handler, and its arguments; or `PRELOAD`.
 Outcome: TypeAlias = tuple[str, tuple[Any, ...]]
 ShortTask: TypeAlias = LookUp | FindConstants | FindRingEnds | NoteCreated | Forget | CollectStatistics | TrimMemory
 Task: TypeAlias = Lower | ShortTask
@@ -323,13 +324,14 @@ class BackgroundThread:
             return LookedUp()
         store = self._opened()
         wanted = {lowered.keys[i]: lowered.graph.primitives[i] for i in task.primitives}
-        absent: list[Key] = []
+        asks = store.options.url is None
 
         def assemble(key: Key) -> bytes | None:
+            nonlocal asks
             entry = _assemble(store, wanted[key])
-            if entry is None and wanted[key].compiles:
-                absent.append(key)
-                if len(absent) == 1 and store.options.url is None and not store.payloads_here((), 1):
+            if asks and entry is None and wanted[key].compiles:
+                asks = False
+                if not store.payloads_here((), 1):
                     # The node has no entry, nor has its own server: the compiler is imported while that starts.
                     self._keep(PRELOAD)
             return entry

@@ -117,7 +117,7 @@ def host_isa(flags: frozenset[str] | None = None) -> str:
     return found
 
 
-def host_extensions(flags: frozenset[str], level: str = _LAST) -> tuple[str, ...]:
+def host_extensions(flags: frozenset[str], level: str) -> tuple[str, ...]:
     """Return the extensions of a level that code may use on a host with ``flags``.
 
     Those of AMX need the system's consent, once a process.

@@ -48,13 +48,13 @@ def test_code_runs_on_a_host_that_has_each_feature_it_was_made_for() -> None:
 
 def test_extensions_of_tiles_need_the_consent_of_the_system() -> None:
     # Given a processor that lists all extensions
-    found = host_extensions(frozenset(EXTENSIONS))
+    found = host_extensions(frozenset(EXTENSIONS), LEVELS[-1])
     # Then those of AMX are there if the system lets this process use tiles, which it does not without the processor's
     every = extensions_of(LEVELS[-1])
     without = tuple(name for name in every if not name.startswith("amx_"))
     assert found == (every if may_use_tiles() else without)
     assert may_use_tiles() <= ("amx_tile" in cpu_flags())
-    assert host_extensions(frozenset({"avx512_bf16"})) == ("avx512_bf16",)
+    assert host_extensions(frozenset({"avx512_bf16"}), LEVELS[-1]) == ("avx512_bf16",)
 
 
 def test_an_extension_is_of_one_level() -> None:

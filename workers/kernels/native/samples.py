@@ -143,10 +143,8 @@ def _permuted_words(b: Builder, row: Value, numbers: Value, kind: ir.Type) -> Va
     """Return elements of 32 bits by a permutation of those from the first one, None if the level has none."""
     if isa_of(b) != "x86-64-v4":
         return None
-    lanes, floats = ir.VectorType(kind, LANES), ir.VectorType(F32, LANES)
     first, rest = _first(b, numbers)
-    found = b.load(pointer(b, b.add(row, b.shl(first, I64(2))), floats), align=4)
-    return b.bitcast(call(b, "llvm.x86.avx512.permvar.sf.512", found, rest), lanes)
+    return b.bitcast(_words_from(b, row, first, rest), ir.VectorType(kind, LANES))
 
 
 def _permuted_words_of_two(b: Builder, row: Value, numbers: Value, kind: ir.Type) -> Value | None:
@@ -161,11 +159,19 @@ def _permuted_words_of_two(b: Builder, row: Value, numbers: Value, kind: ir.Type
     last = b.sext(b.extract_element(numbers, I32(LANES - 1)), I64)
     begin = b.sub(last, I64(LANES - 1))
     begin = b.select(b.icmp_signed(">", begin, first), begin, first)
-    floats = ir.VectorType(F32, LANES)
-    found = b.load(pointer(b, b.add(row, b.shl(begin, I64(2))), floats), align=4)
-    far = call(b, "llvm.x86.avx512.permvar.sf.512", found, b.sub(numbers, splat(b, b.trunc(begin, I32))))
-    is_near = b.icmp_signed("<", rest, ir.Constant(VI, [LANES] * LANES))
-    return b.select(is_near, near, b.bitcast(far, near.type))
+    far = _words_from(b, row, begin, b.sub(numbers, splat(b, b.trunc(begin, I32))))
+    return _near_or_far(b, rest, near, b.bitcast(far, near.type))
+
+
+def _words_from(b: Builder, row: Value, begin: Value, numbers: Value) -> Value:
+    """Permute 16 floats of a row from number ``begin`` on by the lowest four bits of ``numbers``."""
+    found = b.load(pointer(b, b.add(row, b.shl(begin, I64(2))), ir.VectorType(F32, LANES)), align=4)
+    return call(b, "llvm.x86.avx512.permvar.sf.512", found, numbers)
+
+
+def _near_or_far(b: Builder, rest: Value, near: Value, far: Value) -> Value:
+    """Return ``near`` in lanes of numbers less than 16 above the first, ``far`` in others."""
+    return b.select(b.icmp_signed("<", rest, ir.Constant(VI, [LANES] * LANES)), near, far)
 
 
 @intrinsic
@@ -181,10 +187,7 @@ def vpick_far(_: Any, row: types.Integer, table: types.Integer) -> Any:
         near = _permuted_words(b, a[0], numbers, F32)
         if near is None:
             return _gathered(b, a[0], numbers, F32)
-        place = b.add(a[0], b.add(b.shl(first, I64(2)), I64(4 * LANES)))
-        found = b.load(pointer(b, place, ir.VectorType(F32, LANES)), align=4)
-        far = call(b, "llvm.x86.avx512.permvar.sf.512", found, rest)
-        return b.select(b.icmp_signed("<", rest, ir.Constant(VI, [LANES] * LANES)), near, far)
+        return _near_or_far(b, rest, near, _words_from(b, a[0], b.add(first, I64(LANES)), rest))
 
     return vector(types.int64, types.int64), emit
 

@@ -110,7 +110,7 @@ def test_rows_beyond_the_cache_are_summed_in_slices(native: NativeRunner, depth:
 def test_rows_beyond_the_cache_by_a_packed_matrix_beyond_it_are_summed_in_slices(
     native: NativeRunner, isa: str
 ) -> None:
-    # Given matrices of more than 512 KiB, but for the second; rows of more than that, then two tiles of few rows, then one
+    # Given rows and a matrix of more than 512 KiB each, a smaller matrix, fewer rows; then few rows, in two tiles and in one
     for depth, rows, columns, slices in (
         (1030, 150, 130, 2), (1030, 150, 120, 1), (1030, 120, 130, 1), (2050, 20, 70, 3), (2050, 14, 70, 1),
     ):  # fmt: skip

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from poolrt.workers.desc import Arg, Gru, Lstm, Matmul, MemoryDesc, OpDesc, PrimitiveAttr, Reorder, Rnn
-from poolrt.workers.engines.target import cpu_target
+from poolrt.workers.engines.target import Target, cpu_target
 from poolrt.workers.implementations.nested.recurrent import NestedRecurrent
-from poolrt.workers.implementations.primitive_desc import primitive_desc
+from poolrt.workers.implementations.primitive_desc import PrimitiveDesc, primitive_desc
 from tests.references import results
 from tests.workers.implementations.reference.drawing import Runner, arguments
 from tests.workers.levels import target_of
@@ -49,10 +49,9 @@ def network(
     return Rnn(**tensors) if kind == "rnn" else Gru(**tensors, linear_before_reset=kind == "lbr_gru")
 
 
-@pytest.mark.parametrize("number", range(len(NETWORKS)))
-@pytest.mark.parametrize("kind", KINDS)
-def test_every_cell_computes_its_equations(runner: Runner, kind: str, number: int) -> None:
-    pd = primitive_desc(network(kind, *NETWORKS[number]), PrimitiveAttr(), runner.target)
+def compared(runner: Runner, op: OpDesc, target: Target, bound: float = ABSOLUTE) -> PrimitiveDesc:
+    """Compare all results of a network on products with its equations'; return its descriptor."""
+    pd = primitive_desc(op, PrimitiveAttr(), target)
     assert pd.impl_name() == "nested:matmul"
     args = arguments(pd.op, PrimitiveAttr(), 1, -0.5, 0.5)
     # With larger weights each step would multiply the errors of the one before.
@@ -60,7 +59,14 @@ def test_every_cell_computes_its_equations(runner: Runner, kind: str, number: in
     got, wanted = runner.results(pd, args), results(pd.op, PrimitiveAttr(), args)
     assert set(got) == set(wanted)
     for arg, want in wanted.items():
-        np.testing.assert_allclose(got[arg], want, rtol=0.0, atol=ABSOLUTE, err_msg=f"argument {arg}")
+        np.testing.assert_allclose(got[arg], want, rtol=0.0, atol=bound, err_msg=f"argument {arg} of {op}")
+    return pd
+
+
+@pytest.mark.parametrize("number", range(len(NETWORKS)))
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_cell_computes_its_equations(runner: Runner, kind: str, number: int) -> None:
+    compared(runner, network(kind, *NETWORKS[number]), runner.target)
 
 
 @pytest.mark.parametrize("tag", ["any", ""])
@@ -70,13 +76,7 @@ def test_float64_is_computed_as_such_on_the_processor(native: NativeRunner, isa:
     for number, hidden in ((0, 32), (1, 16), (0, 19), (1, 5), (0, 47), (1, 15)):
         steps, batch, _, layers, direction, states, _ = NETWORKS[number]
         op = network(kind, steps, batch, hidden, layers, direction, states, tag, "f64")
-        pd = primitive_desc(op, PrimitiveAttr(), target_of(isa))
-        assert pd.impl_name() == "nested:matmul"
-        args = arguments(pd.op, PrimitiveAttr(), 1, -0.5, 0.5)
-        args[Arg.WEIGHTS_1] = args[Arg.WEIGHTS_1] / 8
-        got, wanted = native.results(pd, args), results(pd.op, PrimitiveAttr(), args)
-        for arg, want in wanted.items():
-            np.testing.assert_allclose(got[arg], want, rtol=0.0, atol=1e-13, err_msg=f"argument {arg} of {op}")
+        compared(native, op, target_of(isa), 1e-13)
 
 
 @pytest.mark.parametrize("dtype", ["f32", "f64"])
@@ -94,16 +94,8 @@ def test_all_steps_of_few_short_sequences_are_one_launch(native: NativeRunner, i
         (1, 15, 1, "right2left", False, "any"),
     ):
         op = network(kind, 6, batch, hidden, layers, direction, states, tag, dtype)
-        pd = primitive_desc(op, PrimitiveAttr(), target_of(isa))
-        assert pd.impl_name() == "nested:matmul"
+        pd = compared(native, op, target_of(isa), ABSOLUTE if dtype == "f32" else 1e-13)
         assert {spec.generator for spec in pd.program().kernels} == {"recurrent_steps"}
-        args = arguments(pd.op, PrimitiveAttr(), 1, -0.5, 0.5)
-        args[Arg.WEIGHTS_1] = args[Arg.WEIGHTS_1] / 8
-        got, wanted = native.results(pd, args), results(pd.op, PrimitiveAttr(), args)
-        assert set(got) == set(wanted)
-        bound = ABSOLUTE if dtype == "f32" else 1e-13
-        for arg, want in wanted.items():
-            np.testing.assert_allclose(got[arg], want, rtol=0.0, atol=bound, err_msg=f"argument {arg} of {op}")
 
 
 @pytest.mark.parametrize(("kind", "products"), [("rnn", 2), ("lstm", 2), ("gru", 3), ("lbr_gru", 2)])
@@ -143,13 +135,7 @@ def test_weights_of_which_one_is_packed_or_both_give_the_same(
         op: Any = network(kind, 3, batch, hidden, 1, "left2right", True, "")
         layer, each = (md.with_tag(tag) for md, tag in zip((op.weights_layer, op.weights_iter), tags, strict=True))
         op = dataclasses.replace(op, weights_layer=layer, weights_iter=each)
-        pd = primitive_desc(op, PrimitiveAttr(), target_of(isa))
-        assert pd.impl_name() == "nested:matmul"
-        args = arguments(pd.op, PrimitiveAttr(), 1, -0.5, 0.5)
-        args[Arg.WEIGHTS_1] = args[Arg.WEIGHTS_1] / 8
-        got, wanted = native.results(pd, args), results(pd.op, PrimitiveAttr(), args)
-        for arg, want in wanted.items():
-            np.testing.assert_allclose(got[arg], want, rtol=0.0, atol=ABSOLUTE, err_msg=f"argument {arg} of {op}")
+        compared(native, op, target_of(isa))
 
 
 @pytest.mark.parametrize(
