@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 import numpy as np
 
+from poolrt.graph.onnx.domains import ONNX_DOMAINS
+
 from .errors import InvalidGraph
 from .parts import Body, Part
-from .strings import DOMAINS, dtype_of_number
+from .strings import dtype_of_number
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -29,7 +31,7 @@ class Compute(Protocol):
 def find_course(part: Part, start: Callable[[Body, Sequence[str]], Compute]) -> Course | None:
     """Return the course of the only node of a part, None if it has none; ``start`` makes what computes outputs of a body."""
     node = part.only
-    if node is None or node.domain not in DOMAINS or node.op_type not in COURSES:
+    if node is None or node.domain not in ONNX_DOMAINS or node.op_type not in COURSES:
         return None
     if part.body.sequences.intersection((*node.input, *node.output)):
         return None

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from poolrt.graph.onnx.domains import ML_DOMAIN
 from poolrt.graph.onnx.model_file import onnx_package
 
 from .errors import InvalidGraph
@@ -28,7 +29,7 @@ def take_maps(graph: Any) -> dict[str, Labels]:
     read = {name for node in graph.node for name in node.input}
     found: dict[str, Labels] = {}
     for node in graph.node:
-        if node.domain != "ai.onnx.ml" or node.op_type != "ZipMap" or len(node.input) != 1 or len(node.output) != 1:
+        if node.domain != ML_DOMAIN or node.op_type != "ZipMap" or len(node.input) != 1 or len(node.output) != 1:
             continue
         name = node.output[0]
         if name not in declared or name in read:

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from poolrt.cachestore.deferred_dataclass import dataclass, field
 from poolrt.cachestore.kept_property import kept_property
+from poolrt.graph.onnx.domains import ONNX_DOMAINS
 from poolrt.graph.onnx.element_types import number_of
 from poolrt.graph.onnx.model_file import onnx_package, tensor
 from poolrt.graph.onnx.node_order import in_order
 from poolrt.graph.onnx.operators.random_numbers import draws
 from poolrt.graph.onnx.read_node import names_read, read_nodes
 
-from .strings import DOMAINS, STRING, find_strings, stored_strings, string_tensor
+from .strings import STRING, find_strings, stored_strings, string_tensor
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -288,7 +289,7 @@ def _sequences(nodes: Sequence[Any], outer: Iterable[str]) -> set[str]:
     """Return the names of sequences of tensors, those of ``outer`` included."""
     found = set(outer)
     for node in nodes:
-        if node.domain not in DOMAINS or not node.output:
+        if node.domain not in ONNX_DOMAINS or not node.output:
             continue
         if node.op_type in _MAKE_SEQUENCES or (node.op_type == "Identity" and found.intersection(node.input)):
             found.add(node.output[0])

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from poolrt.cachestore.deferred_dataclass import replace
 from poolrt.graph.errors import ModelError, UnsupportedNode
+from poolrt.graph.onnx.domains import ONNX_DOMAINS, imported_version
 from poolrt.graph.onnx.element_types import GRAPH_TYPES
 from poolrt.graph.onnx.importer import find_missing, import_model
 from poolrt.graph.onnx.model_file import ModelFile, read_model, tensor
@@ -23,7 +24,7 @@ from .options import SessionOptions
 from .parts import Body, Part
 from .signature import Port, metadata, tensor_type
 from .string_nodes import check_string_nodes
-from .strings import DOMAINS, OF_STRINGS, STRING, has_strings, string_tensor
+from .strings import OF_STRINGS, STRING, has_strings, string_tensor
 from .text_labels import number_labels
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ class SessionModel:
     @property
     def opset(self) -> int:
         """The version of ONNX's own operators."""
-        return max((int(each.version) for each in self._file.proto.opset_import if each.domain in DOMAINS), default=1)
+        return imported_version(self._file.proto.opset_import)
 
     def _as_declared(self, port: Port) -> Port:
         """Return an output as the model declares it, not as graphs compute it."""
@@ -183,7 +184,7 @@ class SessionModel:
         taken = {*self.initializers, *(each.name for each in proto.graph.input)}
         for number in reversed(range(len(proto.graph.node))):
             node = proto.graph.node[number]
-            if node.op_type != "Constant" or node.domain not in DOMAINS or len(node.output) != 1:
+            if node.op_type != "Constant" or node.domain not in ONNX_DOMAINS or len(node.output) != 1:
                 continue
             name = str(node.output[0])
             array = _stored_array(node)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import numpy as np
 
 from poolrt.graph.errors import UnsupportedNode
+from poolrt.graph.onnx.domains import ONNX_DOMAINS
 from poolrt.graph.onnx.signatures import find_schema
 from poolrt.graph.onnx.unsupported import Unsupported
 
@@ -19,7 +20,7 @@ from .courses import COURSES, Compute, Course
 from .errors import InvalidGraph, not_implemented
 from .parts import Body, Part
 from .string_operators import OPERATORS, attributes, is_learned, label, make_operator
-from .strings import DOMAINS, MOVES
+from .strings import MOVES
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -198,7 +199,7 @@ def _refusal(node: Any, body: Body) -> str:
     kind = node.op_type
     if is_learned(node):
         return ""
-    if node.domain not in DOMAINS or kind not in (*OPERATORS, *_MOVED_OR_READ, *COURSES):
+    if node.domain not in ONNX_DOMAINS or kind not in (*OPERATORS, *_MOVED_OR_READ, *COURSES):
         return "strings are not supported"
     if not body.sequences.isdisjoint((*node.input, *node.output)):
         return "sequences of strings are not supported"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import numpy as np
 
 from poolrt.graph.errors import UnsupportedNode
+from poolrt.graph.onnx.domains import ML_DOMAIN
 from poolrt.graph.onnx.model_file import tensor
 
 from .errors import Fail, InvalidGraph, not_implemented
@@ -39,7 +40,7 @@ def make_operator(node: Any, opset: int) -> Compute:
 
 def is_learned(node: Any) -> bool:
     """Return whether a node has one of `LEARNED`."""
-    return node.domain == "ai.onnx.ml" and node.op_type in LEARNED
+    return node.domain == ML_DOMAIN and node.op_type in LEARNED
 
 
 def label(node: Any) -> str:
@@ -303,7 +304,7 @@ OPERATORS: Final[Mapping[str, Callable[[Any, int], Compute]]] = {
     "StringNormalizer": _normalize,
     "StringSplit": _split,
 }
-#: Operators of ``ai.onnx.ml`` that read strings and give numbers.
+#: Operators of `ML_DOMAIN` that read strings and give numbers.
 LEARNED: Final[Mapping[str, Callable[[Any, int], Compute]]] = {
     "LabelEncoder": _encode_labels,
     "OneHotEncoder": _encode_columns,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from poolrt.graph.errors import ModelError
+from poolrt.graph.onnx.domains import ONNX_DOMAINS
 from poolrt.graph.onnx.element_types import array_type, number_of
 from poolrt.spelling import describe_type
 
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 
 #: The TensorProto.DataType of strings.
 STRING: Final = 8
-DOMAINS: Final = ("", "ai.onnx")
 #: Operators that are defined for strings only.
 OF_STRINGS: Final = ("RegexFullMatch", "StringConcat", "StringNormalizer", "StringSplit")
 #: Operators that move elements -> their operands of the results' type.
@@ -80,7 +80,7 @@ def string_tensor(proto: Any) -> NDArray[Any]:
 
 def stored_strings(node: Any) -> NDArray[Any] | None:
     """Return the strings of a Constant, None for another node. Raises ModelError."""
-    if node.op_type != "Constant" or node.domain not in DOMAINS:
+    if node.op_type != "Constant" or node.domain not in ONNX_DOMAINS:
         return None
     for each in node.attribute:
         if each.name == "value" and each.t.data_type == STRING:
@@ -123,7 +123,7 @@ def find_strings(nodes: Iterable[Any], known: Iterable[str]) -> tuple[set[str], 
 
 def _results(node: Any, found: set[str]) -> list[str]:
     """Return the results of a node that are strings."""
-    if node.domain not in DOMAINS:
+    if node.domain not in ONNX_DOMAINS:
         return []
     kind, inputs = node.op_type, node.input
     if kind == "If":
@@ -153,7 +153,7 @@ def _results(node: Any, found: set[str]) -> list[str]:
 
 def _makes_strings(node: Any) -> bool:
     """Return whether a node reads or computes strings by its operator and attributes alone, whatever its operands are."""
-    if node.domain not in DOMAINS:
+    if node.domain not in ONNX_DOMAINS:
         return False
     if node.op_type == "Cast":
         return any(each.name == "to" and each.i == STRING for each in node.attribute)

@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from poolrt.graph.onnx.domains import ML_DOMAIN, ONNX_DOMAINS
 from poolrt.graph.onnx.model_file import onnx_package
 from poolrt.graph.onnx.read_node import names_read
 
-from .strings import DOMAINS, STRING, string_tensor
+from .strings import STRING, string_tensor
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-_DOMAIN: Final = "ai.onnx.ml"
 #: Classifier -> the attribute of its labels if they are whole numbers.
 _NUMBERED: Final = {
     "LinearClassifier": "classlabels_ints",
@@ -35,7 +35,7 @@ def number_labels(graph: Any) -> dict[str, NDArray[Any]]:
 
     Return the texts for the numbers of outputs that are whole numbers now, by name. Raises ModelError for texts that are none.
     """
-    if not any(node.domain == _DOMAIN for node in graph.node):
+    if not any(node.domain == ML_DOMAIN for node in graph.node):
         return {}
     stored = {each.name: each for each in graph.initializer if each.data_type == STRING}
     names = {name for node in graph.node for name in (*node.input, *node.output)}
@@ -44,7 +44,7 @@ def number_labels(graph: Any) -> dict[str, NDArray[Any]]:
     labels: set[str] = set()
     for node in graph.node:
         nodes.append(node)
-        if node.domain != _DOMAIN or not node.output or not node.output[0]:
+        if node.domain != ML_DOMAIN or not node.output or not node.output[0]:
             continue
         if node.op_type == "ArrayFeatureExtractor":
             if len(node.input) == 2 and node.input[0] in stored:
@@ -118,7 +118,7 @@ def _nodes_to_an_output(label: str, readers: Mapping[str, list[Any]], declared: 
 def _moves(node: Any, name: str) -> bool:
     """Return whether a node gives the elements of a tensor of texts in another shape, and nothing else."""
     if (
-        node.domain not in DOMAINS
+        node.domain not in ONNX_DOMAINS
         or len(node.output) != 1
         or list(node.input).count(name) != 1
         or node.input[0] != name

@@ -16,8 +16,6 @@ from .tensors import Operand, array_dtype, dtype_of, shape_of
 
 #: Elements of a known operand that shapes may depend on, such as sizes and axes.
 _MOST_DATA: Final = 1024
-#: The domain of operators on tables, whose results have a row for each row of the first operand.
-ML_DOMAIN: Final = "ai.onnx.ml"
 #: Operators that count the windows of empty tensors themselves: ONNX's inference counts those that begin in the padding, too.
 OWN_EMPTY: Final = frozenset({"AveragePool", "LpPool", "MaxPool"})
 

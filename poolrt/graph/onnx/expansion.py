@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from poolrt.cachestore.deferred_dataclass import dataclass
 
+from .domains import ONNX_DOMAINS, imported_version
 from .element_types import number_of
 from .model_file import onnx_package
 from .signatures import find_schema
@@ -30,13 +31,13 @@ class Expansion:
 
 def local_functions(model: Any) -> dict[tuple[str, str], Expansion]:
     """Return the functions that a model defines, by domain and name."""
-    own = _opset(model.opset_import, 1)
+    own = imported_version(model.opset_import)
     return {
         (each.domain, each.name): Expansion(
             each.node,
             each.input,
             each.output,
-            _opset(each.opset_import, own),
+            imported_version(each.opset_import, default=own),
             {default.name: default for default in each.attribute_proto},
         )
         for each in model.functions
@@ -48,7 +49,7 @@ def find_expansion(node: Any, opset: int, version: int, operands: Sequence[Opera
 
     ``opset`` is the version of ONNX's own operators in the model, ``version`` that of the operators of the node's domain.
     """
-    schema = find_schema(node.op_type, "" if node.domain == "ai.onnx" else node.domain, version)
+    schema = find_schema(node.op_type, "" if node.domain in ONNX_DOMAINS else node.domain, version)
     if schema is None:
         return None
     serialised = _body(schema, node, version, operands)
@@ -56,7 +57,8 @@ def find_expansion(node: Any, opset: int, version: int, operands: Sequence[Opera
         return None
     body = onnx_package().FunctionProto.FromString(serialised)
     defaults = {name: each.default_value for name, each in schema.attributes.items() if each.default_value.ByteSize()}
-    return Expansion(body.node, body.input, body.output, _opset(body.opset_import, opset), defaults)
+    version = imported_version(body.opset_import, default=opset)
+    return Expansion(body.node, body.input, body.output, version, defaults)
 
 
 def _body(schema: Any, node: Any, opset: int, operands: Sequence[Operand | None]) -> bytes | None:
@@ -86,7 +88,3 @@ def _type(operand: Operand | None) -> Any:
     if operand is None:
         return onnx.TypeProto()
     return onnx.helper.make_tensor_type_proto(number_of(dtype_of(operand)), shape_of(operand))
-
-
-def _opset(imports: Any, default: int) -> int:
-    return max((int(each.version) for each in imports if each.domain in ("", "ai.onnx")), default=default)

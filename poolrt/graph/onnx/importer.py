@@ -21,7 +21,8 @@ from ..values import Value
 from .bounds import Bounds
 from .call import NodeCall, Results
 from .control_flow import CONTROL_FLOW
-from .empty_results import ML_DOMAIN, OWN_EMPTY, empty_results, has_empty, results_without_rows
+from .domains import ML_DOMAIN, ONNX_DOMAINS, imported_version
+from .empty_results import OWN_EMPTY, empty_results, has_empty, results_without_rows
 from .expansion import MOST_DEPTH, MOST_NODES, Expansion, find_expansion, local_functions
 from .folding import Array, Folding
 from .model_file import ModelFile, onnx_package, read_model
@@ -36,7 +37,6 @@ from .tensor_sequence import Item, TensorSequence
 from .tensors import Operand, Tensors, Unavailable, array_dtype, array_dtype_name, dtype_of
 from .unsupported import Unsupported
 
-_DOMAINS = ("", "ai.onnx")
 #: Inputs of a node that the message of an error has.
 _MOST_SHOWN: Final = 4
 #: What the message of an error says that only the last resort caught.
@@ -116,7 +116,7 @@ def find_missing(file: ModelFile, others: Container[str] = ()) -> None:
     """
     importing = _Import(file, Graph("model"), Folding(0), lambda done, total: None)
     for node in file.proto.graph.node:
-        if not importing._is_known(node) and not (node.domain in _DOMAINS and node.op_type in others):
+        if not importing._is_known(node) and not (node.domain in ONNX_DOMAINS and node.op_type in others):
             importing._add_missing(node)
     importing.unsupported.raise_if_found()
 
@@ -136,7 +136,7 @@ class _Import:
         self.proto = file.proto.graph
         self.nodes = read_nodes(self.proto.node) if nodes is None else nodes
         self.graph = graph
-        self.opset = max((int(o.version) for o in file.proto.opset_import if o.domain in _DOMAINS), default=1)
+        self.opset = imported_version(file.proto.opset_import)
         self.functions = local_functions(file.proto)
         self.names: set[str] = set()
         self.repeated: dict[str, int] = {}
@@ -239,17 +239,17 @@ class _Import:
             return True
         if node.op_type in OPERATORS_OF.get(node.domain, {}):
             return True
-        if node.domain in _DOMAINS and node.op_type in (*OPERATORS, *CONTROL_FLOW, *SEQUENCES):
+        if node.domain in ONNX_DOMAINS and node.op_type in (*OPERATORS, *CONTROL_FLOW, *SEQUENCES):
             return True
-        domain = "" if node.domain in _DOMAINS else node.domain
+        domain = "" if node.domain in ONNX_DOMAINS else node.domain
         schema = find_schema(node.op_type, domain, self._version(node.domain, self.opset))
         return schema is not None and bool(schema.has_function or schema.has_context_dependent_function)
 
     def _version(self, domain: str, opset: int) -> int:
         """Return the version of the operators of a domain; ``opset`` is that of ONNX's own here."""
-        if domain in _DOMAINS:
+        if domain in ONNX_DOMAINS:
             return opset
-        return max((int(each.version) for each in self.file.proto.opset_import if each.domain == domain), default=1)
+        return imported_version(self.file.proto.opset_import, (domain,))
 
     def _add_missing(self, node: Any) -> None:
         """Note a node whose operator poolrt does not have."""
@@ -282,13 +282,13 @@ class _Import:
         local = self.functions.get((node.domain, node.op_type))
         if local is not None:
             return self._expand(local, attributes, call, scope)
-        if node.domain in _DOMAINS and node.op_type in SEQUENCES:
+        if node.domain in ONNX_DOMAINS and node.op_type in SEQUENCES:
             return (SEQUENCES[node.op_type](call),)
-        if node.domain in _DOMAINS and node.op_type == "Identity" and call.sequences:
+        if node.domain in ONNX_DOMAINS and node.op_type == "Identity" and call.sequences:
             return (call.sequence(0),)
-        if call.sequences and not (node.domain in _DOMAINS and node.op_type in CONTROL_FLOW):
+        if call.sequences and not (node.domain in ONNX_DOMAINS and node.op_type in CONTROL_FLOW):
             raise call.unsupported(f"its input {min(call.sequences)} is a sequence of tensors")
-        if node.domain not in _DOMAINS:
+        if node.domain not in ONNX_DOMAINS:
             foreign = OPERATORS_OF.get(node.domain, {}).get(node.op_type)
             if foreign is None:
                 return self._define(node, attributes, call, scope, None)
@@ -436,7 +436,7 @@ class _MissingOperator(UnsupportedNode):
 
 
 def _missing(node: Any, label: str, opset: int, why: str = "") -> _MissingOperator:
-    where = "" if node.domain in _DOMAINS else f" of domain {node.domain}"
+    where = "" if node.domain in ONNX_DOMAINS else f" of domain {node.domain}"
     if not (where or why) and find_schema(node.op_type, "", opset) is None:
         why = f", nor has ONNX in this opset{hint(node.op_type, (*OPERATORS, *CONTROL_FLOW, *SEQUENCES))}"
     return _MissingOperator(label, node.op_type, opset, f"poolrt has no such operator{where}{why}")
@@ -461,7 +461,7 @@ def _inputs(node: Any, call: NodeCall) -> str:
 
 
 def _full_name(node: Any) -> str:
-    return str(node.op_type) if node.domain in _DOMAINS else f"{node.domain}.{node.op_type}"
+    return str(node.op_type) if node.domain in ONNX_DOMAINS else f"{node.domain}.{node.op_type}"
 
 
 def _is_computed(found: Item | None) -> bool:

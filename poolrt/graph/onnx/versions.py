@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 from ..errors import ModelError
-
-#: The second name of the domain of ONNX's own operators, which is empty.
-_ALIAS: Final = "ai.onnx"
+from .domains import ALIAS, ONNX_DOMAINS
 
 
 def check_versions(model: Any, known: Mapping[str, tuple[int, int]]) -> None:
@@ -18,11 +16,11 @@ def check_versions(model: Any, known: Mapping[str, tuple[int, int]]) -> None:
     """
     for imports in (model.opset_import, *(function.opset_import for function in model.functions)):
         for each in imports:
-            domain, version = "" if each.domain == _ALIAS else each.domain, each.version
+            domain, version = "" if each.domain in ONNX_DOMAINS else each.domain, each.version
             if domain not in known:
                 continue
             least, most = known[domain]
-            where = f"opset {version} of {domain or _ALIAS}"
+            where = f"opset {version} of {domain or ALIAS}"
             if version < least:
                 raise ModelError(f"{where}: expect a version from {least} to {most}")
             if version > most:

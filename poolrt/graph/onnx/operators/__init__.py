@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from ..call import Operator
+from ..domains import MICROSOFT_DOMAIN, ML_DOMAIN
 from . import (
     arrays,
     attention,
@@ -64,6 +65,6 @@ SEQUENCES: Final = tensor_sequences.SEQUENCES
 
 #: The same of other domains than ONNX's own.
 OPERATORS_OF: Final[Mapping[str, Mapping[str, Operator]]] = {
-    "com.microsoft": microsoft.OPERATORS,
-    "ai.onnx.ml": ml.OPERATORS,
+    MICROSOFT_DOMAIN: microsoft.OPERATORS,
+    ML_DOMAIN: ml.OPERATORS,
 }

@@ -11,15 +11,14 @@ from typing import Any, Final
 
 from ...errors import UnsupportedNode
 from ..call import NodeCall, Operator
+from ..domains import ONNX_DOMAINS
 from ..element_types import FLOATS, GRAPH_TYPES, LIMITS
 from ..tensors import Operand, array_dtype, dtype_of
-
-_DOMAINS: Final = ("", "ai.onnx")
 
 
 def draws(node: Any) -> bool:
     """Return whether a NodeProto draws random numbers, or a node of its branches does."""
-    if node.op_type in OPERATORS and node.domain in _DOMAINS:
+    if node.op_type in OPERATORS and node.domain in ONNX_DOMAINS:
         return True
     return any(draws(inner) for each in node.attribute if each.HasField("g") for inner in each.g.node)
 
