@@ -135,10 +135,6 @@ class RingRuns:
                     best, least = ring, count
         return best or held
 
-    def has_model(self, model: int) -> bool:
-        """Return whether a ring may run a model."""
-        return any(model in ring.models for ring in self._all)
-
     def count_rings(self, model: int) -> int:
         """Return how many rings take runs of a model."""
         count = 0

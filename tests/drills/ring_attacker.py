@@ -31,7 +31,7 @@ from poolrt.workers.ipc.outlined_payload import MalformedPayload, Place, Slot, p
 from poolrt.workers.ipc.protocol import PLACED, PLAIN, PRIORITIES, SCALARS, Kind
 from poolrt.workers.ipc.ring import EXECUTED, HEADS, SLOTS_LIMIT, SubmittingRing
 from poolrt.workers.ipc.ring import RETURNED as RETURNED_RUN
-from poolrt.workers.processes.placed_arrays import open_placed
+from poolrt.workers.processes.placed_arrays import parse_placed
 from poolrt.workers.processes.plain_pickles import UNPACKING_ERRORS, unpack_scalar
 
 from ..mutations import mutated, replace_a_part
@@ -155,15 +155,9 @@ class Attacker:
     @staticmethod
     def _places_of(payload: bytes) -> list[Place]:
         """Return the places that arguments name, none if a worker must refuse them."""
-        found: list[Place] = []
-
-        def note(places: tuple[Place, ...]) -> list[Any]:
-            found.extend(places)
-            raise ValueError
-
         with suppress(*UNPACKING_ERRORS, IndexError, KeyError, AttributeError, OverflowError):
-            open_placed(unpack_scalar(payload), note)
-        return found
+            return list(parse_placed(unpack_scalar(payload)).places)
+        return []
 
     def _outlined(self, mine: Connection) -> None:
         """Call with a damaged table of slots."""

@@ -221,7 +221,7 @@ class Functions:
             ]
 
     def _open_placed(self, payload: bytes) -> Sequence[Any]:
-        """Return the arguments that `pack_placed` has packed. Raises what `open_placed` raises."""
+        """Return the arguments that `pack_placed` has packed. Raises what `parse_placed` raises."""
         parsed = self._placed.get(payload)
         if parsed is None:
             parsed = parse_placed(unpack_scalar(payload))

@@ -41,13 +41,12 @@ class PlacedArguments(NamedTuple):
     places: tuple[Place, ...]
 
     def fill(self, buffers: Sequence[Any]) -> list[Any]:
-        """Return the arguments, with arrays of the memory of their places."""
+        """Return the arguments, with arrays of the memory of their places. Raises ValueError or TypeError if it is too short."""
         args = self.args.copy()
         make = _array_type()
         for (index, shape, dtype, order), buffer in zip(self.arrays, buffers, strict=True):
-            args[index] = make(
-                shape, dtype, buffer, 0, None, order
-            )  # names of arguments take twice as long as all else
+            # Names of arguments take twice as long as all else.
+            args[index] = make(shape, dtype, buffer, 0, None, order)
         return args
 
 
@@ -98,7 +97,10 @@ def pack_placed(args: tuple[Any, ...], find: Callable[[int, int], int]) -> tuple
 
 
 def parse_placed(flat: tuple[Any, ...]) -> PlacedArguments:
-    """Return what `pack_placed` has packed. Raises ValueError, TypeError or IndexError for what nothing packed."""
+    """Return what `pack_placed` has packed. Raises ValueError, TypeError or IndexError for what nothing packed.
+
+    Guarantees: no array that `PlacedArguments.fill` makes has memory that is not of its place.
+    """
     args: list[Any] = []
     arrays: list[tuple[int, tuple[int, ...], Any, Any]] = []
     places: list[Place] = []
@@ -121,15 +123,6 @@ def parse_placed(flat: tuple[Any, ...]) -> PlacedArguments:
         args.append(None)
         places.append(Place(IN_PLACE, offset, nbytes))
     return PlacedArguments(args, arrays, tuple(places))
-
-
-def open_placed(flat: tuple[Any, ...], open_places: Callable[[tuple[Place, ...]], Sequence[Any]]) -> list[Any]:
-    """Return the arguments of what `pack_placed` has packed; ``open_places`` returns the memory of places.
-
-    Raises ValueError, TypeError or IndexError for what nothing packed; no array has memory that is not of its place.
-    """
-    parsed = parse_placed(flat)
-    return parsed.fill(open_places(parsed.places))
 
 
 @lru_cache(64)

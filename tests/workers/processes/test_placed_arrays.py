@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from poolrt.workers.ipc.outlined_payload import LONG, Place
-from poolrt.workers.processes.placed_arrays import open_placed, pack_placed
+from poolrt.workers.processes.placed_arrays import pack_placed, parse_placed
 from poolrt.workers.processes.plain_pickles import UNPACKING_ERRORS, unpack_scalar
 
 _ARENA = np.zeros(1 << 20, np.uint8)
@@ -28,6 +28,11 @@ def _open(places: tuple[Place, ...]) -> list[Any]:
             raise ValueError("outside")
         found.append(_ARENA.data[start : start + nbytes])
     return found
+
+
+def _opened(flat: tuple[Any, ...]) -> list[Any]:
+    parsed = parse_placed(flat)
+    return parsed.fill(_open(parsed.places))
 
 
 def _is_array(value: object) -> bool:
@@ -64,7 +69,7 @@ def test_arrays_and_scalars_come_back_as_they_were() -> None:
         assert packed is not None
         data, held = packed
         assert all(each.array is given for each, given in zip(held, filter(_is_array, args), strict=True))
-        found = open_placed(unpack_scalar(data), _open)
+        found = _opened(unpack_scalar(data))
         assert len(found) == len(args)
         for got, given in zip(found, args, strict=True):
             if not isinstance(given, np.ndarray):
@@ -112,7 +117,7 @@ def test_no_other_memory_is_read_whatever_the_bytes_are() -> None:
         for _ in range(rng.randrange(1, 4)):
             damaged[rng.randrange(len(damaged))] = rng.randrange(256)
         try:
-            found = open_placed(unpack_scalar(bytes(damaged)), _open)
+            found = _opened(unpack_scalar(bytes(damaged)))
         except (*UNPACKING_ERRORS, IndexError, AttributeError):
             continue
         loaded += 1
@@ -125,4 +130,4 @@ def test_no_other_memory_is_read_whatever_the_bytes_are() -> None:
 
 def test_no_array_of_objects_is_made_of_bytes() -> None:
     with pytest.raises(TypeError, match="data type"):
-        open_placed(("C", 0, "|O", 1, 2000), _open)
+        _opened(("C", 0, "|O", 1, 2000))
