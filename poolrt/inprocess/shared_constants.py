@@ -47,7 +47,11 @@ class SharedConstants:
         return Memory(MemoryDesc((nbytes,), "u8"), None, buffer)
 
     def _take(self, nbytes: int) -> Memory:
-        """Return memory that the next constant takes too: its pages are touched for the first time only once."""
+        """Return memory that the next constant takes too: its pages are touched for the first time only once.
+
+        It grows to the largest constant, since this object ends with the last one. A worker's, `ConstantStore.room`, is bounded:
+        it waits for messages between two constants.
+        """
         if self._room is None or self._room.desc.nbytes < nbytes:
             self._room = None
             self._room = new_bytes(nbytes)
