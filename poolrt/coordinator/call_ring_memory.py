@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import _socket
 import os
-from typing import Any
 
 from poolrt.memory.arena import make_sealed_memory
 from poolrt.workers.ipc.call_ring import NBYTES
@@ -38,19 +36,3 @@ class CallRingMemory(RingMemory):
             raise
         self._pass(worker, [Kind.GATE], (memory,))
         return Gate(view.buffer(0, view.nbytes))
-
-    @staticmethod
-    def _make(name: str, nbytes: int) -> tuple[Any, tuple[int, int], tuple[int, int]]:
-        """Return new memory, and its descriptor and that of a bell for each side."""
-        descriptors = [make_sealed_memory(name, nbytes)]
-        try:
-            view = ArenaView(descriptors[0])
-            ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM)
-            descriptors += [ours.detach(), theirs.detach()]
-            descriptors.append(os.dup(descriptors[0]))
-        except OSError:
-            for fd in descriptors:
-                os.close(fd)
-            raise
-        memory, bell, other, again = descriptors
-        return view.buffer(0, view.nbytes), (memory, bell), (again, other)

@@ -27,20 +27,10 @@ class RingMemory:
 
     def attach(self, ring: Ring) -> None:
         """Make a ring's memory and bells and send them to both sides. Raises OSError, and has sent nothing then."""
-        memory = make_sealed_memory("poolrt-ring", NBYTES)
-        descriptors = [memory]
-        try:
-            view = ArenaView(memory)
-            ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM)
-            descriptors += [ours.detach(), theirs.detach()]
-            descriptors.append(os.dup(memory))
-        except OSError:
-            for fd in descriptors:
-                os.close(fd)
-            raise
-        ring.view = RingWords(ring.number, view.buffer(0, view.nbytes))
-        self._pass(ring.worker, [Kind.ATTACH, ring.number], (memory, descriptors[1]))
-        self._pass(ring.client, [Kind.RING, ring.number], (descriptors[3], descriptors[2]))
+        view, worker, client = self._make("poolrt-ring", NBYTES)
+        ring.view = RingWords(ring.number, view)
+        self._pass(ring.worker, [Kind.ATTACH, ring.number], worker)
+        self._pass(ring.client, [Kind.RING, ring.number], client)
 
     @property
     def has_unsent(self) -> bool:
@@ -62,6 +52,22 @@ class RingMemory:
         for _, fds in self._unsent:
             _close(fds)
         self._unsent = []
+
+    @staticmethod
+    def _make(name: str, nbytes: int) -> tuple[Any, tuple[int, int], tuple[int, int]]:
+        """Return new memory, and its descriptor and that of a bell for each side."""
+        descriptors = [make_sealed_memory(name, nbytes)]
+        try:
+            view = ArenaView(descriptors[0])
+            ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM)
+            descriptors += [ours.detach(), theirs.detach()]
+            descriptors.append(os.dup(descriptors[0]))
+        except OSError:
+            for fd in descriptors:
+                os.close(fd)
+            raise
+        memory, bell, other, again = descriptors
+        return view.buffer(0, view.nbytes), (memory, bell), (again, other)
 
     def _pass(self, number: int, message: list[Any], fds: tuple[int, ...]) -> None:
         self._send(number, message, fds)
