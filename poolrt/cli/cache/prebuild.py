@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from poolrt.graph.builder import Graph
 
 DESCRIPTION: Final = """\
-Compile the kernels that well-known networks need into one file, for x86-64-v3 and x86-64-v4, the latter also with VNNI, BF16
-and AMX.
+Compile the kernels that well-known networks need into one file, for x86-64-v3 and x86-64-v4, both also with VNNI, the latter
+with BF16 and AMX too.
 
 The networks are the nine of poolrt.models, residual, mobile and integer ones, U-Net, and transformers of texts and pictures,
 in usual sizes. A process whose sources, numba, llvmlite and numpy are the same uses the kernels of the file and compiles
