@@ -1,7 +1,7 @@
 """Run the drills: `python -m tests.drills [--only NAME]... [--rounds N] [--short | --long] [--seed S] [--json] [--list]`.
 
-Progress goes to standard error, the table (or one JSON object) to standard output. Exit status 0: every bound holds; 1: one
-is broken; 2: wrong usage.
+Progress goes to standard error. The table, the meaning of its columns, and the broken bounds, or one JSON object, go to standard
+output. Exit status 0: every bound holds; 1: one is broken; 2: wrong usage.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections import Counter
 from dataclasses import replace
 from typing import Final
 
@@ -16,11 +17,23 @@ from .catalogue import DRILLS, describe, play
 from .outcome import Outcome
 from .scale import LONG, SHORT, USUAL
 
-#: The columns of the table.
-_HEADS: Final = (
-    "drill", "faults", "calls", "answered", "bad", "longest call", "back after", "no core for", "creations", "in Redis",
-    "took", "verdict",
-)  # fmt: skip
+#: The columns of the table -> what they mean.
+_COLUMNS: Final = {
+    "drill": "make drills ARGS=--list prints what each one does",
+    "faults": "kills, outages, damaged messages, or steps of a clock",
+    "calls": "of clients; calls that have to fail are not counted",
+    "answered": "the share of these calls that got what they asked for",
+    "bad": "wrong results, errors without a known reason, and calls that hang: each breaks the drill",
+    "longest call": "without the caller's own creation",
+    "back after": "the longest time from a fault until everything worked again",
+    "no core for": "the longest time that a ready process waited for a processor; bounds on calls are longer by that",
+    "creations": "entries that were created; the least and the most of several rounds",
+    "in Redis": "entries there at the end; the least and the most of several rounds",
+    "took": "the time of the whole drill",
+    "verdict": "holds, if all bounds of the drill do",
+}
+#: Verdict -> its word after a number.
+_VERDICTS: Final = {"holds": "hold", "BROKEN": "broken", "skipped": "skipped"}
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -61,13 +74,14 @@ def main(arguments: list[str] | None = None) -> int:
     if chosen.json:
         print(json.dumps({"drills": [outcome.as_dict() for outcome in outcomes]}))
     else:
-        print(table(outcomes))
+        legend = "\n".join(f"{name:14}{meaning}" for name, meaning in _COLUMNS.items())
+        print(table(outcomes), legend, summary(outcomes), sep="\n\n")
     return int(any(outcome.verdict == "BROKEN" for outcome in outcomes))
 
 
 def table(outcomes: list[Outcome]) -> str:
     """Return the outcomes as one table."""
-    rows: list[list[str]] = [[*_HEADS]]
+    rows: list[list[str]] = [[*_COLUMNS]]
     for one in outcomes:
         rows.append(
             [
@@ -89,6 +103,15 @@ def table(outcomes: list[Outcome]) -> str:
     return "\n".join(
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
     )
+
+
+def summary(outcomes: list[Outcome]) -> str:
+    """Return a line for each bound that was broken and each drill that was skipped, and one with their numbers."""
+    lines = [f"{one.drill}: BROKEN: {bound}" for one in outcomes for bound in one.broken]
+    lines += [f"{one.drill}: skipped: {one.skipped}" for one in outcomes if one.skipped]
+    found = Counter(one.verdict for one in outcomes)
+    numbers = [f"{found[verdict]} {word}" for verdict, word in _VERDICTS.items() if found[verdict]]
+    return "\n".join([*lines, f"{len(outcomes)} drills: {', '.join(numbers)}"])
 
 
 def _remarks(outcome: Outcome) -> list[str]:

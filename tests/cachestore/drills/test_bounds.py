@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from ...drills import catalogue
+from ...drills.__main__ import main
 from ...drills.actor import key_of
 from ...drills.catalogue import play
 from ...drills.scale import SHORT
@@ -100,6 +102,28 @@ def test_the_command_prints_one_object_and_its_status_tells_whether_all_holds() 
     (drill,) = json.loads(done.stdout)["drills"]
     assert (done.returncode, drill["verdict"], drill["creations"]) == (0, "holds", [3])
     assert "key file open to others" in done.stderr
+
+
+def test_the_command_prints_what_was_broken_and_skipped_below_a_table_that_explains_itself(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken(stage: Stage) -> None:
+        stage.expect(False, "one is two")
+
+    def impossible(stage: Stage) -> None:
+        raise DrillSkipped("no such machine")
+
+    monkeypatch.delenv("CI", raising=False)
+    for name, drill in (("fine", lambda stage: None), ("wrong", broken), ("elsewhere", impossible)):
+        monkeypatch.setitem(catalogue.DRILLS, name, drill)
+    status = main(["--only", "fine", "--only", "wrong", "--only", "elsewhere"])
+    printed = capsys.readouterr().out
+    heads = re.split(r"  +", printed.partition("\n")[0])
+    assert [name for name in heads if not re.search(rf"^{name}  +\S", printed.partition("\n\n")[2], re.MULTILINE)] == []
+    assert status == 1
+    assert printed.endswith(
+        "\nwrong: BROKEN: one is two\nelsewhere: skipped: no such machine\n3 drills: 1 hold, 1 broken, 1 skipped\n"
+    )
 
 
 def test_a_drill_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
