@@ -54,6 +54,21 @@ def test_a_page_s_links_lead_to_files(page: Path) -> None:
             assert (page.parent / target).exists(), target
 
 
+def test_the_site_lists_each_page() -> None:
+    index = ROOT / "docs" / "site" / "index.md"
+    blocks = re.findall(r"^```\{toctree\}\n(.*?)^```$", index.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    lines = [line for block in blocks for line in block.splitlines() if line and not line.startswith(":")]
+    targets = [re.sub(r".*<(.*)>", r"\1", line) for line in lines]
+    listed = [(index.parent / f"{target}.md").resolve() for target in targets]
+    pages = [
+        *ROOT.glob("*.md"),
+        *(ROOT / "docs").glob("*.md"),
+        *index.parent.glob("*.md"),
+        ROOT / "benchmarks" / "RESULTS.md",
+    ]
+    assert sorted(listed) == sorted(set(pages) - {index})
+
+
 def _tests_named(text: str) -> list[tuple[str, str]]:
     """Return file, below ``tests/``, and name of each test that a text names."""
     return re.findall(r"`([\w/]+\.py)::(test_\w+)`", text)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -38,13 +39,15 @@ def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
     text = (site / "docs/site/api.html").read_text(encoding="utf-8")
     functions = [name for name in dir(poolrt.Graph) if not name.startswith("_")]
     assert [name for name in functions if f'id="poolrt.Graph.{name}"' not in text] == []
+    names = [name for name in poolrt.__all__ if not isinstance(getattr(poolrt, name), ModuleType)]
+    described = {name: f"workers.{name}" if name in poolrt.workers.__all__ else name for name in names}
+    assert [name for name, place in described.items() if f'id="poolrt.{place}"' not in text] == []
     for name in (
         "Pool.submit",
         "Model.map",
         "Executor.run",
-        "load_onnx",
-        "njit",
-        "workers.Matmul",
         "cachestore.CacheStore",
+        "opencl.Program",
+        "numba.install",
     ):
         assert f'id="poolrt.{name}"' in text
