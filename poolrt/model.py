@@ -16,7 +16,7 @@ from poolrt.workers.ipc.protocol import Kind
 
 from .connection.link import Link
 from .connection.session import Session
-from .runs.cut_outputs import Cut, hidden_outputs
+from .graph.cut_outputs import Cut, hidden_outputs
 from .runs.loaded_model import LoadedModel
 from .runs.model_run import ModelRun
 from .runs.placed_runs import PlacedRun

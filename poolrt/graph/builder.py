@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from poolrt.cachestore.deferred_dataclass import replace
-from poolrt.runs.cut_outputs import Cut, hidden_outputs
 from poolrt.spelling import describe_type
 from poolrt.workers.desc import MemoryDesc, type_name
 from poolrt.workers.desc.attributes import FPMATH_MODES
@@ -15,6 +14,7 @@ from poolrt.workers.desc.typed import shorten, to_integers
 
 from . import passes
 from .constant import Constant
+from .cut_outputs import Cut, hidden_outputs
 from .engine_name import require_engine
 from .errors import GraphError
 from .graph_state import GraphState

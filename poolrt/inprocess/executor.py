@@ -12,11 +12,11 @@ from poolrt.graph import passes
 from poolrt.graph.builder import Graph
 from poolrt.graph.constant import Constant, storage_type
 from poolrt.graph.constant_name import LEAST_BYTES
+from poolrt.graph.cut_outputs import cut_outputs
 from poolrt.graph.engine_name import require_engine
 from poolrt.graph.reshaping import infer_for_inputs
 from poolrt.graph.training import to_training
 from poolrt.inprocess.device_context import DeviceContext
-from poolrt.runs.cut_outputs import cut_outputs
 from poolrt.runs.run_inputs import describe_names, refuse_unnamed, to_array
 from poolrt.workers.desc import type_name
 from poolrt.workers.engines.engine import Engine

@@ -1,1 +1,1 @@
-"""Loads of models: what may be loaded, its way to the coordinator, and the progress."""
+"""Loads of models: what may be loaded, and its way to the coordinator."""

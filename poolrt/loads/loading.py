@@ -16,15 +16,14 @@ from poolrt.graph.engine_name import engines_of
 from poolrt.graph.packed import pack_graph
 from poolrt.memory.shared_memory import SharedMemory
 from poolrt.model import Model
+from poolrt.progress import watch
 from poolrt.workers.ipc.channel import Message
 from poolrt.workers.ipc.protocol import NUMBERS_LIMIT, Kind
-
-from .progress import watch
 
 if TYPE_CHECKING:
     from poolrt.graph.builder import Graph
     from poolrt.graph.constant import Constant
-    from poolrt.runs.cut_outputs import Cut
+    from poolrt.graph.cut_outputs import Cut
 
 #: Characters of a graph's name that the coordinator gets, for errors.
 NAME_LIMIT: Final = 200

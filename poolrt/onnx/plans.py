@@ -21,9 +21,9 @@ from poolrt.cachestore.forked_locks import freed_in_children
 from poolrt.cachestore.lru import Lru
 from poolrt.graph import passes
 from poolrt.graph.constant import Constant
+from poolrt.graph.cut_outputs import Cut, cut_outputs
 from poolrt.inprocess.compiled_graphs import CompiledGraphs, open_engine
 from poolrt.inprocess.device_context import DeviceContext
-from poolrt.runs.cut_outputs import Cut, cut_outputs
 from poolrt.workers.memory.array_address import address_of
 from poolrt.workers.memory.array_room import in_order
 from poolrt.workers.streams.attributes import StreamAttr

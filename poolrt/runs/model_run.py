@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 from poolrt.connection.client import Client, Request
 from poolrt.connection.link import Link
 from poolrt.errors import ArenaFull, CoordinatorLoss, PoolClosed, error_from_wire
+from poolrt.graph.cut_outputs import cut_outputs
 from poolrt.workers.ipc.channel import Message
 from poolrt.workers.ipc.protocol import Kind
 
-from .cut_outputs import cut_outputs
 from .memory_wait import MemoryWait
 from .ring_runs import RingLost
 from .run_inputs import Outputs

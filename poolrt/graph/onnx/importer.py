@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import ArrayLike
 
-from poolrt.loads.progress import watch_long
+from poolrt.progress import watch_long
 from poolrt.settings import Settings
 from poolrt.spelling import describe_type, hint
 

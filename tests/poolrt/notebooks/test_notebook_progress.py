@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from poolrt.loads import progress
-from poolrt.loads.progress import watch_long
+from poolrt import progress
 from poolrt.notebooks.notebook_progress import NotebookProgress, find_displays
+from poolrt.progress import watch_long
 
 
 class Frontend:
@@ -132,7 +132,7 @@ def test_only_the_kernel_of_a_notebook_shows_lines(monkeypatch: pytest.MonkeyPat
 def test_ipython_is_not_imported() -> None:
     code = """
 import sys
-from poolrt.loads.progress import find_displays, watch
+from poolrt.progress import find_displays, watch
 with watch("net", True, forced=False) as show:
     show(2, 1, ["matmul"])
 assert find_displays() is None

@@ -33,8 +33,8 @@ from onnx import TensorProto, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from poolrt import Executor, Graph, ModelError, UnsupportedNode, load_onnx
+from poolrt.graph.cut_outputs import cut_outputs
 from poolrt.graph.errors import LoweringError
-from poolrt.runs.cut_outputs import cut_outputs
 from poolrt.workers.desc import data_type
 from tests.poolrt.graph.interpreter import run_wire
 from tests.references import numpy_type

@@ -1,4 +1,4 @@
-"""The progress of a load, as a bar on a terminal, a line in a notebook, or calls of a function."""
+"""The progress of a load or an import, as a bar on a terminal, a line in a notebook, or calls of a function."""
 
 from __future__ import annotations
 
