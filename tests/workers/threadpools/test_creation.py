@@ -30,6 +30,7 @@ from poolrt.workers.threadpools.interface import ThreadpoolInterface
 from poolrt.workers.threadpools.nesting import can_wait
 from tests.workers.primitives.crowd import BROKEN, Counting, Described
 
+from .bounded import ends
 from .kinds import KINDS, Loop, made
 
 BOUND_S: Final = 60.0
@@ -125,26 +126,6 @@ def whole(pool: ThreadpoolInterface, n: int, task: Callable[[int, int], None]) -
         pool.wait()
 
     return run
-
-
-def ends(*actions: Callable[[], object]) -> None:
-    """Run each action in a thread of its own; raise an action's error, and AssertionError if one does not end."""
-    errors: list[BaseException] = []
-
-    def run(action: Callable[[], object]) -> None:
-        try:
-            action()
-        except BaseException as error:  # noqa: BLE001 - raised below
-            errors.append(error)
-
-    threads = [threading.Thread(target=run, args=(action,), daemon=True) for action in actions]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(BOUND_S)
-        assert not thread.is_alive(), "deadlock: a thread has not ended"
-    for error in errors:
-        raise error
 
 
 @pytest.mark.parametrize(("kind", "threads"), CASES)

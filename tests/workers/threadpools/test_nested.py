@@ -25,6 +25,7 @@ from poolrt.workers.threadpools import native_queue
 from poolrt.workers.threadpools.interface import KERNEL_TYPE, KernelFailed, Region, ThreadpoolInterface
 from tests.workers import compiled
 
+from .bounded import ends
 from .kinds import Loop, OwnPool, made
 from .own_asynchronous import OwnAsynchronousPool
 from .recording import recorded
@@ -77,26 +78,6 @@ class Chain:
         memory = Memory(MemoryDesc((SIZE, SIZE), "f32"), self._product.engine)
         memory.numpy()[:] = 0 if values is None else values
         return memory
-
-
-def ends(*actions: Callable[[], object]) -> None:
-    """Run each action in a thread; raise their errors, and AssertionError if one does not end."""
-    errors: list[BaseException] = []
-
-    def guarded(action: Callable[[], object]) -> None:
-        try:
-            action()
-        except BaseException as error:  # noqa: BLE001 - raised below
-            errors.append(error)
-
-    threads = [threading.Thread(target=guarded, args=(action,), daemon=True) for action in actions]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(BOUND_S)
-        assert not thread.is_alive(), "deadlock: a thread has not ended"
-    for error in errors:
-        raise error
 
 
 def held_until(gate: threading.Event) -> Callable[[int, int], None]:
