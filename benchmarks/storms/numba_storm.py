@@ -8,17 +8,17 @@ another kernel, so that Numba's find many of each other's.
 
 from __future__ import annotations
 
+import _socket
 import json
 import os
 import shutil
-import socket
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -133,7 +133,7 @@ class _Creators:
         self._preloaded = Channel(ours, accepts_fds=True)
         self._pairs = [pair() for _ in range(PROCESSES)]
 
-    def give(self, number: int) -> socket.socket:
+    def give(self, number: int) -> _socket.socket:
         """Return the connection of one process to its creator, which may be used before there is one."""
         return self._pairs[number][0]
 
@@ -153,8 +153,8 @@ class _Creators:
         self._plain.close()
         os.waitpid(self._pid, 0)
 
-    def _fork_child(self, fork_server: Channel, role: str, theirs: socket.socket) -> None:
-        with theirs:
+    def _fork_child(self, fork_server: Channel, role: str, theirs: _socket.socket) -> None:
+        with closing(theirs):
             options = {"descriptors": 1, "environment": {}, "store": self._options, "verbose": "0"}
             fork_server.send([Kind.FORK, 1, role, options], (theirs.fileno(),))
 
