@@ -97,7 +97,7 @@ def beside_computing(neighbour: Neighbour, count: int, seconds: float) -> float:
 def main() -> None:
     """Print and record the ratio for each kind."""
     chosen = arguments(__doc__, tuple(KINDS))
-    seconds = sized(20.0, 0.5)
+    seconds = sized(20.0, 0.1)
     lines = []
     with tempfile.TemporaryDirectory(prefix="poolrt-messages-") as folder:
         path = os.path.join(folder, "poolrt.sock")
