@@ -365,7 +365,8 @@ def test_a_client_that_writes_anything_else_loses_its_connection(
             _warm(pool, abs)
             ring = next(iter(_rings(pool)._rings.values()))
             write(ring.ring)
-            ring.bell.send(b"\0")
+            with suppress(BrokenPipeError):  # the worker has looked by itself, and has left the ring
+                ring.bell.send(b"\0")
             wait_until(lambda: _is_closed(pool), "the client is disconnected")
         assert [other.submit(abs, -number).result(BOUND_S) for number in range(50)] == [*range(50)]
         assert other.stats()["workers_lost"] == 0
