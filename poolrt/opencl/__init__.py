@@ -52,3 +52,7 @@ def __getattr__(name: str) -> Any:
     found = getattr(import_module(_HOMES[name], __name__), name)
     globals()[name] = found
     return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.workers.own_process import python
+
 ROOT = Path(__file__).resolve().parents[2]
 FLOORS = ("poolrt", "workers", "cachestore")
 MOST_FILES = 2
@@ -152,3 +154,13 @@ def test_all_dataclasses_are_deferred() -> None:
             if taken and path.relative_to(ROOT) != own:
                 found.append(str(path.relative_to(ROOT)))
     assert not found, "import dataclass from poolrt.cachestore.deferred_dataclass"
+
+
+def test_packages_list_the_names_that_they_import_on_first_use() -> None:
+    """Completion in notebooks and consoles reads the list."""
+    found = python(
+        "import poolrt\n"
+        "for package in (poolrt, poolrt.workers, poolrt.numba, poolrt.onnx, poolrt.opencl):\n"
+        "    print(package.__name__, {*package.__all__} - {*dir(package)})"
+    )
+    assert [line for line in found.splitlines() if not line.endswith(" set()")] == []
