@@ -40,6 +40,8 @@ _TEXTS: Final = (
 #: Width and heads of transformers: small, base, large.
 _TRANSFORMERS: Final = ((384, 6), (512, 8), (768, 12))
 _VOCABULARY: Final = 1000
+#: Rows and classes of perceptrons: few columns have kernels of their own, in products and softmax.
+_PERCEPTRONS: Final = tuple((rows, classes) for rows in (1, 8, 64) for classes in (2, 10, 100))
 #: Modes of floating point of transformers: processors with BF16 or AMX multiply f32 as bf16 in the second, others do not.
 _MODES: Final = ("strict", "bf16")
 #: Outputs, stride and kernel of each inverted bottleneck.
@@ -55,6 +57,8 @@ def graphs() -> Iterator[tuple[str, Callable[[], Graph]]]:
         yield f"integers {batch} x {size}", partial(_pictures, size, batch, _residual, _Integers)
         yield f"mobile {batch} x {size}", partial(_pictures, size, batch, _mobile)
         yield f"U-Net {batch} x {size // 32 * 32}", partial(_pictures, size // 32 * 32, batch, _u_net)
+    for rows, classes in _PERCEPTRONS:
+        yield f"perceptron {rows} to {classes}", partial(_perceptron, rows, classes)
     for wide, heads in _TRANSFORMERS:
         for batch, rows in _TEXTS:
             for mode in _MODES:
@@ -208,6 +212,17 @@ def _u_net(net: _Pictures, x: Value) -> None:
         x = net.conv(net.conv(g.concat([before, grown], axis=1), wide, 3), wide, 3)
     g.output("y", net.conv(x, 2, act=""))
     g.output("mask", net.conv(x, 1, act="logistic"))
+
+
+def _perceptron(rows: int, classes: int) -> Graph:
+    """Return README's first example, for some rows and classes, and the same with biases."""
+    g = Graph("mlp")
+    x = g.input("x", (rows, 784))
+    hidden = g.eltwise(g.matmul(x, _zeros(784, 256)), "relu")
+    g.output("y", g.softmax(g.matmul(hidden, _zeros(256, classes)), axis=-1))
+    hidden = g.eltwise(g.matmul(x, _zeros(784, 256), _zeros(256)), "relu")
+    g.output("biased", g.softmax(g.matmul(hidden, _zeros(256, classes), _zeros(classes)), axis=-1))
+    return g
 
 
 def _linear(g: Graph, x: Value, wide: int) -> Value:

@@ -24,9 +24,9 @@ DESCRIPTION: Final = """\
 Compile the kernels that well-known networks need into one file, for x86-64-v3 and x86-64-v4, both also with VNNI, the latter
 with BF16 and AMX too.
 
-The networks are the nine of poolrt.models, residual, mobile and integer ones, U-Net, and transformers of texts and pictures,
-in usual sizes. A process whose sources, numba, llvmlite and numpy are the same uses the kernels of the file and compiles
-nothing; all others compile, as without the file. What the former file has is kept, so repeating the command is fast.
+The networks are the nine of poolrt.models, residual, mobile and integer ones, U-Net, perceptrons, and transformers of texts and
+pictures, in usual sizes. A process whose sources, numba, llvmlite and numpy are the same uses the kernels of the file and
+compiles nothing; all others compile, as without the file. What the former file has is kept, so repeating the command is fast.
 
 The file is not signed: it is trusted as the package's code is. By default it is put into the package, where wheels of a
 checkout take it along and every process finds it (the setting prebuilt).
