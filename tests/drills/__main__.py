@@ -20,9 +20,9 @@ from .scale import LONG, SHORT, USUAL
 #: The columns of the table -> what they mean.
 _COLUMNS: Final = {
     "drill": "make drills ARGS=--list prints what each one does",
-    "faults": "kills, outages, damaged messages, or steps of a clock",
+    "faults": "kills, damaged messages, or steps of a clock; not counted where a drill has the few that its line names",
     "calls": "of clients; calls that have to fail are not counted",
-    "answered": "the share of these calls that got what they asked for",
+    "answered": "the share of these calls that got what they asked for; a function whose own worker is killed does not",
     "bad": "wrong results, errors without a known reason, and calls that hang: each breaks the drill",
     "longest call": "without the caller's own creation",
     "back after": "the longest time from a fault until everything worked again",

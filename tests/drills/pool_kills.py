@@ -49,7 +49,7 @@ def kill_on_device(stage: Stage) -> None:
 
     if not count():
         raise DrillSkipped("no OpenCL device")
-    _kill(stage, workers=2, engine="opencl", kills=stage.scale.kills // _FEWER, pauses_s=_DEVICE_PAUSES_S)
+    _kill(stage, workers=2, engine="opencl", kills=max(1, stage.scale.kills // _FEWER), pauses_s=_DEVICE_PAUSES_S)
 
 
 def _kill(stage: Stage, workers: int, engine: str, kills: int, pauses_s: tuple[float, ...]) -> None:

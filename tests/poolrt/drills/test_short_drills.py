@@ -38,3 +38,4 @@ def _play(name: str, scale: Scale) -> None:
     if outcome.skipped:
         pytest.skip(outcome.skipped)
     assert (outcome.broken, outcome.bad) == ([], 0), outcome.notes
+    assert outcome.faults or not name.startswith("kill")
