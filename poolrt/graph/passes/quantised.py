@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from poolrt.cachestore.deferred_dataclass import dataclass, replace
-from poolrt.workers.desc import Arg
+from poolrt.workers.desc import LIMITS, Arg
 
 from ..constant import Constant
 from ..ir import GraphIR, Node, PostOpUse, QuantisationUse
@@ -193,14 +193,14 @@ class _Finder:
             if not reader.quantisation and (bound := _bound(reader)) is not None:
                 post_ops.append(bound)
             elif not (post_ops or self._is_depthwise(node)) and (other := self._added(reader, results[-1])) is not None:
-                residual = self.dequantised(other)
-                if residual is not None and (residual.mask or residual.single <= 0.0):
+                found = self.dequantised(other)
+                if found is not None and (found.mask or found.single <= 0.0):
                     break
-                value = other if residual is None else residual.value
+                value = other if found is None else found.value
                 # A constant keeps its row-major layout; the operand of a post-op needs the layout of the result.
                 if value in self._ir.constants or self._ir.values[value].dims != self._ir.values[results[-1]].dims:
-                    residual = None
                     break
+                residual = found
                 post_ops.append(PostOpUse("binary", "add", value=value))
             else:
                 if (quantised := self._quantised(results[-1])) is not None:
@@ -353,6 +353,8 @@ class _Finder:
             results.append(reader.output)
             reader = self._reader(reader.output)
             if reader is not None and (added := self._operand(reader, "add")) is not None:
+                if not (added.is_integer() and abs(added) <= LIMITS["u8"][1]):
+                    return None
                 results.append(reader.output)
                 point = int(added)
                 reader = self._reader(reader.output)

@@ -49,7 +49,8 @@ class _Finder:
             return
         if (node.engine or self._ir.engine) != "cpu" or node.implementation or node.post_ops:
             return
-        if any(use.kind == "scales" for use in node.quantisation):
+        # A zero point of the sums would be added after they are scaled.
+        if any(use.kind == "scales" or use.arg == Arg.DST for use in node.quantisation):
             return
         converted = self._reader(node.output)
         if converted is None or converted.kind != "reorder" or converted.quantisation or converted.attrs["tag"]:

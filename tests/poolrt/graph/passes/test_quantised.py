@@ -178,3 +178,33 @@ def test_what_integers_cannot_compute_stays_as_it_is(case: str) -> None:
     quantisers = [node for node in nodes if node.kind == "reorder" and ("scales", Arg.DST) in numbers(node)]
     assert len(quantisers) == 2
     q.assert_same(1.0, x=q.rng.standard_normal((1, 16, 4, 4)).astype(np.float32))
+
+
+@pytest.mark.parametrize("scales", [np.linspace(0.02, 0.04, 16).reshape(1, 16, 1, 1), np.asarray(-0.03)])
+def test_a_sum_that_stays_in_floats_leaves_the_product_before_it_alone(scales: Array) -> None:
+    q = Quantised()
+    g = q.graph
+    x = q.restored(g.input("x", (1, 16, 4, 4), "float32"), 0.02, 100)
+    # Given a constant with a zero point, and with scales that no integer sum has
+    stored = g.constant(q.rng.integers(0, 256, (1, 16, 4, 4)).astype(np.uint8))
+    added = g.reorder(
+        stored, dtype="float32", scales={"src": scales.astype(np.float32)}, zero_points={"src": np.int32(90)}
+    )
+    g.output("y", g.binary(g.convolution(x, q.weights(16, 16, 1, 1)), added, "add"))
+    # Then the convolution adds nothing
+    (convolution,) = (node for node in q.nodes() if node.kind == "convolution")
+    assert len(convolution.inputs) == 2
+    assert numbers(convolution) == {("scales", Arg.SRC), ("zero_points", Arg.SRC), ("scales", Arg.WEIGHTS)}
+    q.assert_same(1e-4, x=q.rng.standard_normal((1, 16, 4, 4)).astype(np.float32))
+
+
+@pytest.mark.parametrize("point", [2.5, 300.0, 1e30, np.inf])
+def test_a_number_that_is_no_zero_point_is_added_before_the_conversion(point: float) -> None:
+    q = Quantised()
+    g = q.graph
+    x = q.restored(g.input("x", (1, 16, 4, 4), "float32"), 0.02, 100)
+    # Given sums that are divided and rounded, and then another number than bytes have
+    whole = g.eltwise(g.binary(g.convolution(x, q.weights(16, 16, 1, 1)), 0.05, "div"), "round")
+    g.output("y", g.reorder(g.binary(whole, point, "add"), dtype="uint8"))
+    assert [node.kind for node in q.nodes()][1:] == ["convolution", "binary", "eltwise", "binary", "reorder"]
+    q.assert_same(1.0, x=q.rng.standard_normal((1, 16, 4, 4)).astype(np.float32))

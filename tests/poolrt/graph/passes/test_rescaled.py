@@ -39,10 +39,11 @@ def test_a_product_of_integers_takes_scales_and_bias(kind: str, channels: bool) 
     np.testing.assert_allclose(run_wire(*g.to_wire(), inputs)["y"], want, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("case", ["two readers", "scale of rows"])
+@pytest.mark.parametrize("case", ["two readers", "scale of rows", "zero point of sums"])
 def test_sums_that_are_read_otherwise_stay_integers(case: str) -> None:
     g = Graph("kept")
-    sums = g.matmul(g.input("x", (4, 8), "uint8"), np.ones((8, 6), np.int8), dtype="int32")
+    points = {"dst": 7} if case == "zero point of sums" else {}
+    sums = g.matmul(g.input("x", (4, 8), "uint8"), np.ones((8, 6), np.int8), dtype="int32", zero_points=points)
     factor = np.full((4, 1) if case == "scale of rows" else (), 0.5, np.float32)
     g.output("y", g.binary(g.reorder(sums, dtype="float32"), factor, "mul"))
     if case == "two readers":
