@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from poolrt.cachestore.deferred_dataclass import dataclass
+from poolrt.cachestore.deferred_dataclass import dataclass, replace
 from poolrt.workers.desc import FORWARD, LIMITS, Arg, MemoryDesc, data_type
 from poolrt.workers.desc.typed import shorten
 
@@ -85,7 +85,24 @@ class NodeBuilder:
             memories = op_desc(self.kind, sources, attrs, dtype).memories()
             quantisation += self._quantisation("scales", self.scales, memories)
             quantisation += self._quantisation("zero_points", self.zero_points, memories)
-        return self._append(self.kind, self.name, operands, found, attrs, tuple(quantisation))
+        builder = self
+        if not self.implementation and self._pads_beyond(sources[0], attrs):
+            from poolrt.workers.implementations.contract import REFERENCE
+
+            builder = replace(self, implementation=REFERENCE)
+        return builder._append(self.kind, self.name, operands, found, attrs, tuple(quantisation))
+
+    def _pads_beyond(self, src: MemoryDesc, attrs: Mapping[str, Attribute]) -> bool:
+        """Return whether padding is a known zero point that src's type does not hold: kernels fill it with bytes."""
+        given, limits = self.zero_points.get("src"), LIMITS.get(src.dtype)
+        sides = (attrs.get(name) for name in ("padding_l", "padding_r"))
+        if given is None or limits is None or not any(isinstance(side, tuple) and any(side) for side in sides):
+            return False
+        if isinstance(given, Value):
+            constant = self.state.constants.get(given.id)
+            given = () if constant is None else constant.float64()
+        numbers: np.ndarray[Any, Any] = np.asarray(given)
+        return bool(((numbers < limits[0]) | (numbers > limits[1])).any())
 
     def view(self, value: Value, shape: Sequence[int], axes: Sequence[int] = ()) -> Value:
         """Reshape a value, see `shapes.infer_reshape`: by this node if it is a view, else by another node."""

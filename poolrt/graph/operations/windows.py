@@ -31,7 +31,8 @@ class Windows(Family):
 
         ``strides`` and ``dilations`` are one integer or one for each spatial dimension; a dilation counts the elements
         skipped between taps, so 0 is a dense kernel. ``padding`` is one integer, one for each spatial dimension, or a
-        pair (before, after) for each. The result is (N, OC, *out).
+        pair (before, after) for each. The result is (N, OC, *out). Limitation: with padding, a computed zero point of src is a
+        number of its type.
         """
         with self._build("convolution", **options) as node:
             dtype = node.type_of(src, weights)

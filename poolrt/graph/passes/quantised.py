@@ -119,7 +119,7 @@ class _Finder:
         src, weights = (self.dequantised(value) for value in node.inputs[:2])
         shape = self._ir.values[node.inputs[1]].dims
         ndims = len(shape)
-        if src is None or weights is None or src.mask:
+        if src is None or weights is None or src.mask or not self._is_within(src):
             return []
         output = 1 << ndims - 1 if node.kind == "matmul" else 1
         batch = self._is_batch(node)
@@ -160,6 +160,11 @@ class _Finder:
                 node, inputs=tuple(values), outputs=(results[-1],), post_ops=chain, quantisation=tuple(quantisation)
             )
         ]
+
+    def _is_within(self, stored: _Stored) -> bool:
+        """Return whether the type of a tensor holds its zero point, with which convolutions fill padding."""
+        low, high = LIMITS[self._dtype(stored.value)]
+        return low <= stored.point <= high
 
     def _dtype(self, value: int) -> str:
         """Return the data type of a value of the graph, or of a constant that is new."""

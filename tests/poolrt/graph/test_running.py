@@ -86,6 +86,18 @@ def test_a_quantised_network_gives_the_integers_that_it_should(native_graphs: Na
     agree(got["y"], want["y"])
 
 
+@pytest.mark.parametrize("point", [128, np.int32(300), "constant"])
+def test_padding_is_zero_for_a_zero_point_beyond_the_type_of_src(native_graphs: NativeGraphs, point: Any) -> None:
+    random = np.random.default_rng(1)
+    g = Graph("beyond")
+    x = g.input("x", (1, 16, 4, 4), "int8")
+    known = g.constant([-200], "int32") if point == "constant" else point
+    weights = random.integers(-128, 128, (16, 16, 3, 3)).astype(np.int8)
+    g.output("y", g.convolution(x, weights, padding=1, zero_points={"src": known}))
+    values = {"x": random.integers(-128, 128, (1, 16, 4, 4)).astype(np.int8)}
+    np.testing.assert_array_equal(native_graphs.run(g, values)["y"], run_wire(*g.to_wire(), values)["y"])
+
+
 def test_data_types_change_on_the_way(native_graphs: NativeGraphs) -> None:
     g = Graph("types")
     x = g.input("x", (3, 40), "int64")

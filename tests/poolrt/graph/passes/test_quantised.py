@@ -146,7 +146,9 @@ def test_groups_that_are_no_whole_blocks_of_sixteen_outputs_stay_in_integers(gro
     q.assert_same(1.0, x=q.rng.standard_normal((1, groups * 4, 5, 6)).astype(np.float32))
 
 
-@pytest.mark.parametrize("case", ["point of weights", "scale of channels", "two readers", "another scale", "groups"])
+@pytest.mark.parametrize(
+    "case", ["point of weights", "point beyond its type", "scale of channels", "two readers", "another scale", "groups"]
+)
 def test_what_integers_cannot_compute_stays_as_it_is(case: str) -> None:
     q = Quantised()
     g = q.graph
@@ -156,6 +158,9 @@ def test_what_integers_cannot_compute_stays_as_it_is(case: str) -> None:
         scale = np.linspace(0.01, 0.02, 16, dtype=np.float32).reshape(1, 16, 1, 1)
         stored = g.reorder(x, dtype="uint8", scales={"dst": scale})
         src = g.reorder(stored, dtype="float32", scales={"src": scale})
+    elif case == "point beyond its type":
+        stored = g.reorder(x, dtype="int8", scales={"dst": 0.02})
+        src = g.reorder(stored, dtype="float32", scales={"src": 0.02}, zero_points={"src": 128})
     else:
         src = q.restored(x, 0.02, 100)
     if case == "another scale":
@@ -167,7 +172,7 @@ def test_what_integers_cannot_compute_stays_as_it_is(case: str) -> None:
     elif case == "groups":
         result = g.convolution(src, q.weights(8, 4, 1, 1), groups=4)
     else:
-        result = g.convolution(src, q.weights(16, 16, 1, 1))
+        result = g.convolution(src, q.weights(16, 16, 1, 1), padding=int(case == "point beyond its type"))
     y = q.quantise(result, 0.07, 90)
     if case == "two readers":
         g.output("z", g.eltwise(result, "tanh"))
