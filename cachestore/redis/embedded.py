@@ -295,7 +295,7 @@ def _within(deadline: float, seconds: float) -> float:
 
 def _quoted(text: str) -> str:
     """Return text as redis.conf takes it."""
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
 
 
 def _listens(path: str) -> bool:

@@ -236,7 +236,7 @@ def test_a_start_right_after_a_kill_is_not_disturbed_by_the_sweep_of_the_old_soc
         server.down()
 
 
-@pytest.mark.parametrize("name", ["with space", 'with"quote', "with\\backslash", "with#hash", "ünïcode"])
+@pytest.mark.parametrize("name", ["with space", 'with"quote', "with\\backslash", "with#hash", "two\nlines", "ünïcode"])
 @pytest.mark.one_in(2)
 def test_any_folder_name_will_do(tmp_path: Path, name: str) -> None:
     server = EmbeddedServer(str(tmp_path / name))
