@@ -198,10 +198,13 @@ def _array_in_order(name: str, value: Any, dtype: str, kind: np.dtype[Any]) -> N
     """Return an input as it is if it is C-contiguous and aligned, else a copy."""
     array = value if isinstance(value, np.ndarray) else to_array(name, value, kind.name)
     if array.dtype != kind:
-        if dtype != "bf16" or array.dtype.name != "bfloat16":
+        if dtype == "bf16" and array.dtype.name == "bfloat16":
+            array = array.view(kind)
+        elif array.dtype.name == kind.name:
+            array = array.astype(kind)  # of another byte order
+        else:
             text = f"input {name}: expect dtype {type_name(dtype)}, got {array.dtype}"
             raise TypeError(f"{text}; convert it: array.astype({kind.name!r})")
-        array = array.view(kind)
     if not array.nbytes:
         raise ValueError(f"input {name}: expect sizes of at least 1, got {array.shape}")
     return in_order(array)

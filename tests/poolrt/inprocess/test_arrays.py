@@ -111,6 +111,19 @@ def test_an_output_that_is_an_input_is_a_copy_of_it(cache: PrimitiveProvider) ->
     assert np.array_equal(got["reshaped"], expected.ravel())
 
 
+@pytest.mark.parametrize("dtype", ["float32", "int64", "bfloat16"])
+def test_arrays_of_another_byte_order_are_converted_in_each_run(cache: PrimitiveProvider, dtype: str) -> None:
+    graph = Graph("order")
+    x = graph.input("x", (3, 5), dtype)
+    graph.output("y", graph.binary(x, x, "max"))
+    executor = Executor(graph, cache=cache)
+    kind = np.dtype("uint16" if dtype == "bfloat16" else dtype)
+    for number in range(4):
+        given = np.arange(16_000, 16_015).reshape(3, 5).astype(kind) + kind.type(number)
+        swapped = given if number == 1 else given.astype(kind.newbyteorder())
+        assert np.array_equal(executor.run(x=swapped)["y"], given)
+
+
 if __name__ == "__main__":
     with CacheStore.connect(home=sys.argv[1]) as store:
         run_before_a_guard(PrimitiveProvider(256, store, creator().create))
