@@ -10,6 +10,9 @@ _ERRORS: Final = (
     re.compile(r"^error: .*?:(\d+):(\d+)(?: <.*>)?: (.+)$", re.MULTILINE),
     re.compile(r"^.*?(\d+):(\d+): (?:fatal )?error: (.+)$", re.MULTILINE),
 )
+#: What the call of a kernel says if its parameters are others, and if the text has no kernel of the name.
+_MISFITS: Final = re.compile(r"too (?:few|many) arguments|passing |no matching function")
+_MISSING: Final = re.compile(r"implicit declaration|undeclared")
 #: PoCL's prefix of names of built-in functions.
 _PREFIX: Final = re.compile(r"\b_cl_(?=\w)")
 
@@ -23,10 +26,13 @@ def first_error(log: str, source: str) -> str:
     if not found:
         return ""
     line, column, said = found[0]
-    is_call = int(line) > source.count("\n") + 1
-    where = (
-        "its parameters do not fit the arrays and numbers of the call" if is_call else f"line {line}, column {column}"
-    )
+    where = f"line {line}, column {column}"
+    if int(line) > source.count("\n") + 1:
+        where = "the end of the text"
+        if _MISFITS.match(said):
+            where = "its parameters do not fit the arrays and numbers of the call"
+        elif _MISSING.search(said):
+            where = "the text has no kernel of this name"
     others = len(found) - 1
     more = f", and {others} more {'error' if others == 1 else 'errors'}" if others else ""
     return f"{where}: {_PREFIX.sub('', said)}{more}"

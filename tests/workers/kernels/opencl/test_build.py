@@ -107,6 +107,8 @@ texts = (
     "__kernel void called(__global float *x)\\n{ x[0] = pow(x[0]); }",
     "__kernel void called(__global float *x)\\n{ __local float a[1]; x[0] = b; x[1] = c; }",
     "__kernel void called(void) {}",
+    "__kernel void call(__global float *x) {}",
+    "__kernel void called(",
 )
 for text in texts:
     spec = KernelSpec.of(
@@ -121,13 +123,16 @@ for text in texts:
 
 
 def test_a_kernel_of_a_user_that_does_not_compile_gives_the_first_error_and_its_place(device: str) -> None:
-    few, unknown, call = python(BROKEN).splitlines()
+    few, unknown, call, other, cut = python(BROKEN).splitlines()
     assert few == "OpenCL kernel called: line 2, column 10: no matching function for call to 'pow'"
     assert unknown == "OpenCL kernel called: line 2, column 30: use of undeclared identifier 'b', and 1 more error"
     fitting = (
         "OpenCL kernel called: its parameters do not fit the arrays and numbers of the call: too many arguments to "
     )
     assert call.startswith(fitting)
+    assert other.startswith("OpenCL kernel called: the text has no kernel of this name: ")
+    assert "'called'" in other
+    assert cut.startswith("OpenCL kernel called: the end of the text: ")
 
 
 def test_a_target_that_no_device_has_is_an_error(device: str) -> None:
