@@ -18,6 +18,7 @@ memory before. Limitation: a crash of the machine loses those of the last 30 s o
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import socket
@@ -43,6 +44,8 @@ START_S: Final = 10.0
 STOP_S: Final = 10.0
 _PING_S: Final = 0.5
 _WATCH_S: Final = 2.0
+#: Time, in seconds, after which a server that does not stop is asked again.
+_AGAIN_S: Final = 0.5
 #: Least time, in seconds, that is left to a step when the whole time is nearly over.
 _LEAST_S: Final = 0.01
 #: Bytes that are read of an answer, and the beginning of one to any command while the last write to the disk has failed.
@@ -168,13 +171,27 @@ class EmbeddedServer:
             # The watch of a server that has just ended holds the lock for a moment: then nothing listens.
             running = _listens(self.socket_path)
             _ask(self.socket_path, b"SHUTDOWN\r\n", STOP_S)
-            lock_file(descriptor, self._file("run.lock"), STOP_S)
+            deadline = time.monotonic() + STOP_S
+            while not self._is_free(descriptor, deadline):
+                # Another process has started a server meanwhile, which does not listen before it has read its data.
+                running = _listens(self.socket_path) or running
+                _ask(self.socket_path, b"SHUTDOWN\r\n", _within(deadline, STOP_S))
             idle_watch.remove_socket(self.socket_path)
         except OSError as error:
             raise StoreUnavailable("embedded", f"the server in {self._folder} does not stop: {error}") from error
         finally:
             os.close(descriptor)
         return running
+
+    def _is_free(self, lock: int, deadline: float) -> bool:
+        """Wait a moment for the run lock; return whether it is taken. Raises TimeoutError (an OSError) after the deadline."""
+        try:
+            lock_file(lock, self._file("run.lock"), _within(deadline, _AGAIN_S))
+        except TimeoutError:
+            if time.monotonic() < deadline:
+                return False
+            raise TimeoutError(errno.ETIMEDOUT, f"it still runs after {STOP_S:g} s") from None
+        return True
 
     def _check_folders(self) -> None:
         """Raise PathRefused if another user can change the server's folders, or exchange its socket."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -246,6 +247,33 @@ def test_any_folder_name_will_do(tmp_path: Path, name: str) -> None:
         assert run_command(server, "PING") in (b"PONG", True)
     finally:
         server.down()
+
+
+def test_a_server_that_begins_to_listen_while_it_is_stopped_is_stopped(tmp_path: Path) -> None:
+    server = EmbeddedServer(str(tmp_path / "s"))
+    (tmp_path / "s").mkdir(mode=0o700)
+    # Given a server that another process has started, and that still reads its data
+    lock = os.open(tmp_path / "s" / "run.lock", os.O_RDWR | os.O_CREAT, 0o600)
+    lock_file(lock, "run.lock")
+    asked: list[bytes] = []
+
+    def listen() -> None:
+        with socket.socket(socket.AF_UNIX) as listening:
+            listening.bind(server.socket_path)
+            listening.settimeout(60)
+            listening.listen()
+            while b"SHUTDOWN\r\n" not in asked:
+                connection, _ = listening.accept()
+                with connection:
+                    asked.append(connection.recv(100))
+            os.close(lock)
+
+    thread = threading.Timer(1.0, listen)
+    thread.start()
+    try:
+        assert server.down()
+    finally:
+        thread.join(60)
 
 
 def watches(folder: Path) -> list[str]:
