@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -14,6 +15,7 @@ from onnx import TensorProto, numpy_helper
 
 import poolrt
 import poolrt.onnx as ort
+from poolrt.onnx.courses import Course
 from poolrt.onnx.strings import has_strings
 from poolrt.workers.primitives.provider import PrimitiveProvider
 from tests.drills import model_mutations
@@ -331,6 +333,28 @@ def test_types_that_contradict_the_model_are_refused(cache: PrimitiveProvider) -
             session(broken(change), cache).run(None, {"x": ["a"], "passes": np.array(2)})
 
 
+def _end_loops(monkeypatch: pytest.MonkeyPatch, most: int = 100) -> None:
+    """Have loops end after some passes: ONNX's without a limit and with a condition that stays true never do."""
+    run = Course._loop
+
+    def run_some(course: Course, known: Any, operands: Sequence[Any]) -> Any:
+        limit, *others = operands
+        if limit is None or (limit.size == 1 and limit.dtype.kind in "iu" and limit.reshape(()) > most):
+            limit = np.array(most)
+        return run(course, known, [limit, *others])
+
+    monkeypatch.setattr(Course, "_loop", run_some)
+
+
+def test_a_loop_without_a_limit_ends_where_tests_end_it(
+    cache: PrimitiveProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, feeds = KINDS["repeated"](np.random.default_rng(0))
+    model.graph.node[0].input[0] = ""
+    _end_loops(monkeypatch)
+    assert session(model, cache).run(["every"], next(iter(feeds)))[0].shape == (100,)
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_mutated_models_of_strings_raise_the_documented_errors(
@@ -339,6 +363,7 @@ def test_mutated_models_of_strings_raise_the_documented_errors(
     random = np.random.default_rng()
     kinds = [make(random)[0].SerializeToString() for make in KINDS.values()]
     monkeypatch.setattr(model_mutations, "seeds", lambda: kinds)
+    _end_loops(monkeypatch)
     first, ran = int(random.integers(1 << 30)), 0
     for number in range(first, first + 400):
         try:
