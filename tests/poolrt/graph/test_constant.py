@@ -73,6 +73,20 @@ def test_a_folded_scale_is_rounded_once(seed: int) -> None:
     assert np.array_equal(written, exact.astype(np.float32))
 
 
+@pytest.mark.parametrize("shape", [(5,), (3, 1), (7, 1025), (4, 33, 3, 3), (2, 100_001)])
+def test_a_folded_scale_is_rounded_once_in_any_shape_and_numpy_keeps_its_settings(shape: tuple[int, ...]) -> None:
+    random = np.random.default_rng(1)
+    array, scale = random.standard_normal(shape).astype(np.float32), random.standard_normal(shape[0])
+    along = scale.reshape(-1, *[1] * (len(shape) - 1))
+    settings = np.getbufsize(), np.geterr()
+    assert np.array_equal(
+        Constant(array).multiply(scale).to_array(), (array.astype(np.float64) * along).astype(np.float32)
+    )
+    turned = Constant(array.T.copy().T).multiply(scale).to_array()
+    assert np.array_equal(turned, (array.astype(np.float64) * along).astype(np.float32))
+    assert settings == (np.getbufsize(), np.geterr())
+
+
 def test_a_scale_survives_views() -> None:
     array = np.arange(1, 25, dtype=np.float32).reshape(2, 3, 4)
     constant = Constant(array, np.array([2.0, 3.0]))
