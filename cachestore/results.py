@@ -50,7 +50,7 @@ class Results:
         self._codec = codec
         self._keeps = keeps
         self._tally = tally
-        self._files = FilesTier(os.path.join(options.folder, "results"), _MOST_BYTES)
+        self._files = FilesTier(_folder(options), _MOST_BYTES)
 
     def get(self, key: Key) -> bytes | None:
         """Return the result of a key, or None. A corrupt or forged one is counted and removed. Raises KeyFileRefused."""
@@ -84,3 +84,12 @@ class Results:
                 self._files.remove_if(state.generation, digest, bad)
         except OSError:
             self._tally.add("degraded")
+
+
+def are_kept(options: StoreOptions) -> bool:
+    """Return whether this node has a folder of results, without a look at what is in it."""
+    return os.path.isdir(_folder(options))
+
+
+def _folder(options: StoreOptions) -> str:
+    return os.path.join(options.folder, "results")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import math
 import os
 import queue
 import sys
@@ -37,6 +38,7 @@ from .instructions import (
     PrimitiveToLoad,
     TrimMemory,
 )
+from .kept_entries import KeptEntries
 from .kept_lowerings import KeptLowerings
 from .lowering import Lowered, LoweringRequest, lower_here
 from .lowering_process import lower_in_process
@@ -69,6 +71,9 @@ _KEPT_BYTES: Final = 16 * 1024 * 1024
 _KERNELS: Final = 1024
 #: Seconds without a task after which a new thread prepares for lowering. A pool starts beside its client, on the same processors.
 _PREPARE_AFTER_S: Final = 0.5
+#: Seconds without a task after which the thread keeps what it has made, and things to keep at which it does not wait.
+_KEEP_AFTER_S: Final = 0.1
+_KEPT_LATER: Final = 16
 #: Bytes of a graph from which on it is lowered in a process of its own: that takes a while, and much memory.
 _LARGE_BYTES: Final = 256 * 1024
 
@@ -115,6 +120,8 @@ class BackgroundThread:
         self._unread: list[bytes] = []
         #: The graphs of the loads that are not looked up yet.
         self._loads: dict[int, Lowered] = {}
+        #: What keeps graphs and entries in files, once no load waits for this thread.
+        self._to_keep: deque[Callable[[], None]] = deque()
         #: When `close` stops waiting for the thread; 0 before `stop`.
         self._until = 0.0
         self._thread = threading.Thread(target=self._work, name="poolrt-background", daemon=True)
@@ -170,20 +177,22 @@ class BackgroundThread:
         while (found := self._next()) is not None:
             self._do(*found)
             del found  # it refers to a graph
+        while self._to_keep:
+            self._keep_next()
         if self._store is not None:
             self._store.close()
 
     def _prepare(self) -> None:
         """Import what finding a lowered graph needs; if there is nothing to do for a while, what lowering needs.
 
-        The first load imports what it needs itself, which is less.
+        The first load imports what it needs itself, which is less. A node without a lowered graph has none to find.
         """
-        import poolrt.cachestore.results
-        import poolrt.cachestore.store  # noqa: F401
+        from poolrt.cachestore.results import are_kept
 
         self._kept = KeptLowerings(self._opened)
-        with self._changed:
-            self._changed.wait_for(self._is_wanted, _PREPARE_AFTER_S)
+        if are_kept(self._opened().options):
+            with self._changed:
+                self._changed.wait_for(self._is_wanted, _PREPARE_AFTER_S)
         if not self._is_wanted():
             from poolrt.graph.lower import prepare
 
@@ -223,17 +232,29 @@ class BackgroundThread:
 
     def _next(self) -> tuple[Owner, Task] | None:
         """Wait for a task; return it and its owner, None after `stop`."""
+        while True:
+            found = self._wait_for_task(_KEEP_AFTER_S if self._to_keep else math.inf)
+            if found is not None or self._until:
+                return found
+            self._keep_next()
+
+    def _wait_for_task(self, limit: float) -> tuple[Owner, Task] | None:
+        """Wait for a task; return it and its owner, None after `stop`, and after ``limit`` seconds without one."""
+        end = time.monotonic() + limit
         with self._changed:
             while not self._until:
                 if self._short_tasks:
                     return (0, 0), self._short_tasks.popleft()
                 now = time.monotonic()
                 found = self._graphs.take(now)
-                if found is not None:
+                if found is not None or now >= end:
                     return found
-                until = self._graphs.next_time()
-                self._changed.wait(None if until is None else until - now)
+                until = min(end, self._graphs.next_time() or math.inf)
+                self._changed.wait(None if until == math.inf else until - now)
         return None
+
+    def _keep_next(self) -> None:
+        self._attempt(self._to_keep.popleft())
 
     def _put(self, handler: str, load: int, found: object) -> None:
         """Keep the outcome of a load's task; ``handler`` takes it unless it is an error."""
@@ -307,7 +328,7 @@ class BackgroundThread:
         if found is None:
             found = self._lower_anew(request, data)
             if key is not None:
-                self._kept.keep(key, found)
+                self._keep_later(partial(self._kept.keep, key, found))
         return found
 
     def _lower_anew(self, request: LoweringRequest, data: bytes | Payload) -> Lowered:
@@ -323,12 +344,14 @@ class BackgroundThread:
         if lowered is None:
             return LookedUp()
         store = self._opened()
-        wanted = {lowered.keys[i]: lowered.graph.primitives[i] for i in task.primitives}
+        keys = [lowered.keys[i] for i in task.primitives]
+        wanted = dict(zip(keys, (lowered.graph.primitives[i] for i in task.primitives), strict=True))
+        kept = KeptEntries(store, keys)
         asks = store.options.url is None
 
         def assemble(key: Key) -> bytes | None:
             nonlocal asks
-            entry = _assemble(store, wanted[key])
+            entry = _assemble(store, wanted[key], kept)
             if asks and entry is None and wanted[key].compiles:
                 asks = False
                 if not store.payloads_here((), 1):
@@ -336,7 +359,9 @@ class BackgroundThread:
                     self._keep(PRELOAD)
             return entry
 
-        hits = store.get_many([lowered.keys[i] for i in task.primitives], creates=True, assemble=assemble)
+        hits = store.get_many(keys, creates=True, assemble=assemble)
+        if kept.has_more:
+            self._keep_later(kept.keep)
         if None in hits:
             store.keeps_nothing()  # prints the warning once; the creators, which find the same, do not
         found = {
@@ -348,6 +373,12 @@ class BackgroundThread:
                 found[i] = derived, "derived"
         missing = [i for i in task.primitives if i not in found]
         return LookedUp(found, {i: _kernels_of(lowered.graph.primitives[i].descriptor) for i in missing})
+
+    def _keep_later(self, action: Callable[[], None]) -> None:
+        """Have an action keep something in files when no task waits, at once if many are to be kept."""
+        self._to_keep.append(action)
+        if len(self._to_keep) > _KEPT_LATER:
+            self._keep_next()
 
     def _find_ring_ends(self) -> tuple[PrimitiveToLoad, bytes, frozenset[bytes]]:
         """Return the primitive of the compiled ends of rings, its entry or nothing, and the identities of its kernels."""
@@ -407,14 +438,19 @@ def _kernels_of(descriptor: list[Any]) -> frozenset[bytes]:
         return frozenset()
 
 
-def _assemble(store: CacheStore, primitive: PrimitiveToLoad) -> bytes | None:
-    """Return the entry of a primitive if its kernels are prebuilt."""
+def _assemble(store: CacheStore, primitive: PrimitiveToLoad, kept: KeptEntries | None = None) -> bytes | None:
+    """Return the entry of a primitive if its kernels are prebuilt; ``kept`` has, or gets, those that were put together."""
     if not primitive.compiles or not store.prebuilt.is_there():
         return None
-    from poolrt.workers.implementations.primitive_desc import PrimitiveDesc
-    from poolrt.workers.primitives.prebuilt import prebuilt_entry
+    entry = kept.find(primitive.digest) if kept is not None else None
+    if entry is None:
+        from poolrt.workers.implementations.primitive_desc import PrimitiveDesc
+        from poolrt.workers.primitives.prebuilt import prebuilt_entry
 
-    return prebuilt_entry(store, PrimitiveDesc.from_wire(primitive.descriptor))
+        entry = prebuilt_entry(store, PrimitiveDesc.from_wire(primitive.descriptor))
+        if entry is not None and kept is not None:
+            kept.add(primitive.digest, entry)
+    return entry
 
 
 def _trim_memory() -> None:
