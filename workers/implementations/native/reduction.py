@@ -1,7 +1,8 @@
-"""Reduction along one or two runs of neighbouring dimensions, the work on few results divided by threads."""
+"""Reduction along runs of neighbouring dimensions, the work on few results divided by threads."""
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from itertools import groupby
@@ -28,6 +29,11 @@ _LEAST_GROUP: Final = 64
 _SHORT_RUN: Final = 256
 _SHORT_RUN_OF_AVX2: Final = 16
 _LEAST_APART: Final = 1024
+#: Elements of a source from which on few columns are worth two launches; rows that take less time as they are; rows of the first
+#: launch at least.
+_LEAST_WIDE: Final = 4096
+_FEW_ROWS: Final = 64
+_LEAST_ROWS: Final = 4
 #: Algorithm -> (the term of an element, the last step); the term of norms depends on p.
 _PLAIN: Final = {
     "sum": ("sum", ""),
@@ -37,6 +43,13 @@ _PLAIN: Final = {
     "mul": ("mul", ""),
 }
 _POWERS: Final = {1.0: "abs", 2.0: "square"}
+
+
+class _Run(NamedTuple):
+    """Neighbouring dimensions that are kept, or reduced."""
+
+    reduced: bool
+    size: int
 
 
 class _Shape(NamedTuple):
@@ -79,12 +92,26 @@ class _Shape(NamedTuple):
             _Shape(1, 1, self.results, self.inner, 1),
         )
 
+    def wide(self) -> tuple[_Shape, ...]:
+        """Return rows of few columns as fewer rows of more, and these columns reduced; this shape alone if that takes longer."""
+        several = [rows for rows in range(_STRIP // self.columns, 1, -1) if self.inner % rows == 0]
+        if self.outer > 1 or self.columns == 1 or not several or self.reduced * self.results < _LEAST_WIDE:
+            return (self,)
+        rows = several[0]
+        if self.columns * rows < LANES or self.inner <= max(_FEW_ROWS, _LEAST_ROWS * rows):
+            return (self,)
+        return (
+            _Shape(self.before, 1, self.kept, self.inner // rows, self.columns * rows),
+            _Shape(self.before, 1, self.kept, rows, self.columns),
+        )
+
 
 class NativeReduction(NativeImplementation[Reduction]):
     """Contiguous runs, or 64 independent columns; with fewer results than threads, as many parts of each.
 
-    Short runs in many places are first added up to one, whose columns are adjacent. With parts, each thread leaves its
-    partial results in the scratchpad, and a launch of one item makes the results of them.
+    Of more than two runs of dimensions, the first ones are reduced before the others. Short runs in many places are first added
+    up to one, whose columns are adjacent. With parts, each thread leaves its partial results in the scratchpad, and a launch of
+    one item makes the results of them.
     """
 
     name = "native:reduction"
@@ -104,16 +131,15 @@ class NativeReduction(NativeImplementation[Reduction]):
             return f"{op.algorithm} of {op.src.dtype}, which float64 does not hold"
         if op.algorithm not in _PLAIN and op.p not in _POWERS:
             return f"algorithm {op.algorithm} with p = {op.p:g} is not supported"
-        if _shape(op.src.dims, op.dst.dims) is None:
-            return "more than two runs of dimensions are reduced"
         return None
 
     def threads(self, op: Reduction, target: Target) -> int:
         """Return into how many parts each result is divided, 0 if it is not."""
-        shape, threads = _shaped(op), max(1, target.threads)
+        before, shape = _stages(op)
+        threads = max(1, target.threads)
         apart = shape.apart(target.isa)
         items = apart[0].items if apart else shape.items
-        if not items or items >= 4 * threads or items % threads == 0:
+        if before or not items or items >= 4 * threads or items % threads == 0:
             return 0
         share = shape.reduced * shape.results // _LEAST_SHARE
         parts = min(threads, shape.reduced // _LEAST_PART, share)
@@ -122,31 +148,18 @@ class NativeReduction(NativeImplementation[Reduction]):
     def program(self, op: Reduction, attr: PrimitiveAttr, target: Target) -> Program:
         if op.dst.elements == 0:
             return Program((), ())
-        shape, parts = _shaped(op), max(1, target.threads)
+        (before, shape), parts = _stages(op), max(1, target.threads)
+        if parts == 1:
+            shapes = [*before, *(shape.apart(target.isa) or [shape])]
+            return _in_turn([part for whole in shapes for part in whole.wide()], op)
         step, result, root = _algorithm(op)
         dtype, lane = op.dst.dtype, lane_size(op.dst.dtype)
-        between = "f32" if lane == 4 else "f64"
-        areas = 1 if dtype == between else 2  # the sums of groups; their totals, unless the destination holds these
-        dst, partial = ("m", (Arg.DST, 0)), ("s", 0)
-        apart = shape.apart(target.isa) if parts == 1 else None
-        if apart:
-            outer, inner = apart
-            between_bytes = lane * inner.inner * inner.results
-            kernel, added = _launch(0, outer, ("m", (Arg.SRC, 0)), partial, between_bytes, op)
-            _, joined = _launch(1, inner, partial, dst, 0, op)
-            kernels = (
-                _kernel(kernel, step, "", False, dtype, between),
-                _kernel("row", _merging(step), result, root, between, dtype),
-            )
-            return Program(kernels, (added, joined), scratchpad=between_bytes + lane * outer.sums)
-        if parts == 1:
-            kernel, run = _launch(0, shape, ("m", (Arg.SRC, 0)), dst, 0, op)
-            only = _kernel(kernel, step, result, root, dtype, dtype)
-            return Program((only,), (run,), scratchpad=areas * lane * shape.sums)
+        between, areas = _between(dtype)
+        partial: LaunchArgument = ("s", 0)
         sums = lane * parts * shape.results
         kernel, divided = _launch(0, shape, ("m", (Arg.SRC, 0)), partial, sums, op, parts)
         gathered = _Shape(1, 1, 1, parts, shape.results)
-        _, last = _launch(1, gathered, partial, dst, sums, op, at_once=True)
+        _, last = _launch(1, gathered, partial, ("m", (Arg.DST, 0)), sums, op, at_once=True)
         return Program(
             (
                 _kernel(kernel, step, "", False, dtype, between),
@@ -155,6 +168,38 @@ class NativeReduction(NativeImplementation[Reduction]):
             (divided, last),
             scratchpad=sums + areas * lane * max(parts * shape.sums, gathered.sums),
         )
+
+
+def _in_turn(shapes: list[_Shape], op: Reduction) -> Program:
+    """Return a program that reduces shapes one after the other, each a result of the one before."""
+    step, result, root = _algorithm(op)
+    dtype, lane = op.dst.dtype, lane_size(op.dst.dtype)
+    between, areas = _between(dtype)
+    places = [0, *itertools.accumulate(lane * shape.results for shape in shapes[:-1])]
+    sums, last = places[-1], len(shapes) - 1
+    src: LaunchArgument = ("m", (int(Arg.SRC), 0))
+    kernels, launches = list[KernelSpec](), list[Launch]()
+    for number, shape in enumerate(shapes):
+        dst: LaunchArgument = ("m", (int(Arg.DST), 0)) if number == last else ("s", places[number])
+        part, launch = _launch(0, shape, src, dst, sums, op)
+        term, source = (_merging(step), between) if number else (step, dtype)
+        end = (result, root, source, dtype) if number == last else ("", False, source, between)
+        kernel = _kernel(part, term, *end)
+        if kernel not in kernels:
+            kernels.append(kernel)
+        launches.append(launch._replace(kernel=kernels.index(kernel)))
+        src = dst
+    most = max(shape.sums for shape in shapes)
+    return Program(tuple(kernels), tuple(launches), scratchpad=sums + areas * lane * most)
+
+
+def _between(dtype: str) -> tuple[str, int]:
+    """Return the data type of intermediate results, and how many areas the sums of groups need.
+
+    These are the sums and their totals, unless the destination holds the totals.
+    """
+    between = "f32" if lane_size(dtype) == 4 else "f64"
+    return between, 1 if dtype == between else 2
 
 
 def _algorithm(op: Reduction) -> tuple[str, str, bool]:
@@ -199,17 +244,30 @@ def _launch(
     )
 
 
-def _shaped(op: Reduction) -> _Shape:
-    shape = _shape(op.src.dims, op.dst.dims)
-    if shape is None:
-        raise ValueError(f"{op.src.dims} to {op.dst.dims}: {NativeReduction.name} does not take it")
-    return shape
+def _stages(op: Reduction) -> tuple[list[_Shape], _Shape]:
+    """Return what is reduced first, one shape after the other, and the shape of the last two runs.
+
+    The first runs are reduced first: over rows of everything behind them, which are vectors.
+    """
+    runs, before = _runs(op.src.dims, op.dst.dims), list[_Shape]()
+    while (shape := _shape(runs)) is None:
+        ahead = 1 if runs[0].reduced else runs.pop(0).size
+        first, following, rest = runs[0].size, runs[1].size, runs[2:]
+        before.append(_Shape(ahead, 1, 1, first, following * math.prod(run.size for run in rest)))
+        runs = [_Run(False, ahead * following), *rest]
+    return before, shape
 
 
-def _shape(src: Sequence[int], dst: Sequence[int]) -> _Shape | None:
-    """Return dimensions joined if neighbours are both kept or both reduced; None if they are too many."""
+def _runs(src: Sequence[int], dst: Sequence[int]) -> list[_Run]:
+    """Return dimensions joined if neighbours are both kept or both reduced."""
     sizes = [(s != d, s) for s, d in zip(src, dst, strict=True) if s != 1]
-    runs = [(reduced, math.prod(size for _, size in run)) for reduced, run in groupby(sizes, key=lambda pair: pair[0])]
+    return [
+        _Run(reduced, math.prod(size for _, size in run)) for reduced, run in groupby(sizes, key=lambda pair: pair[0])
+    ]
+
+
+def _shape(runs: Sequence[_Run]) -> _Shape | None:
+    """Return the shape of runs; None if they are too many."""
     found = [1, 1, 1, 1, 1]
     place = len(found) - 1
     for reduced, size in reversed(runs):

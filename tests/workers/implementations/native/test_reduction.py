@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from poolrt.workers.desc import Arg, MemoryDesc, PostOp, PrimitiveAttr, Reduction
 from poolrt.workers.engines.target import cpu_target
 from poolrt.workers.implementations.primitive_desc import PrimitiveDesc, UnsupportedPrimitive, primitive_desc
+from poolrt.workers.implementations.program import Launch
 from tests.references import assert_close, numpy_type
 from tests.references.reduction import reduction
 from tests.workers.levels import target_of
@@ -59,14 +60,20 @@ PROBLEMS = (
     Problem((131, 3), (131, 1), "sum"),
     Problem((5, 37, 4), (5, 37, 1), "norm_lp_sum", 2.0),
     Problem((3, 4, 5), (3, 4, 5), "sum"),
+    Problem((5, 6, 7, 8, 9), (1, 6, 1, 8, 1), "sum"),
+    Problem((2, 3, 5, 7, 11, 13, 4), (2, 1, 5, 1, 11, 1, 4), "norm_lp_sum", 2.0),
+    Problem((3, 700, 3), (3, 1, 3), "sum"),
+    Problem((20_000, 5), (1, 5), "norm_lp_sum", 1.0),
     Problem((0, 4), (1, 4), "sum"),
     Problem((0, 100), (1, 100), "sum"),
+    Problem((0, 3, 2, 5, 2), (1, 3, 1, 5, 1), "sum"),
 )
 #: The other algorithms: what is made of the sum of parts depends on them.
 FURTHER = (
     Problem((20_011,), (1,), "mean"),
     Problem((12_007, 3), (1, 3), "norm_lp_sum", 2.0),
     Problem((12_007, 3), (1, 3), "norm_lp_power_p_max", 1.0),
+    Problem((7, 3, 5, 4, 3), (1, 3, 1, 4, 1), "mean"),
 )
 
 
@@ -220,6 +227,28 @@ def test_partial_results_have_scratch_memory_and_the_last_launch_is_one_task() -
     assert program.scratchpad == 7 * 3 * 4
 
 
+@pytest.mark.parametrize("dtype", ["f32", "f16", "f64"])
+def test_runs_that_are_reduced_one_after_the_other_are_right_in_every_type(dtype: str, native: NativeRunner) -> None:
+    """NaN and infinities, too."""
+    src, dst = (5, 3, 7, 2, 6), (1, 3, 1, 2, 1)
+    values = np.random.default_rng(SEED).integers(-20, 20, src)
+    for algorithm in ("mean", "max"):
+        op = Reduction(MemoryDesc(src, dtype), MemoryDesc(dst, dtype), algorithm)
+        pd = primitive_desc(op, PrimitiveAttr(), cpu_target())
+        given = values.astype(numpy_type(dtype))
+        given[1, 0, 2, 1, 3], given[4, 2, 6, 0, 5] = math.nan, math.inf
+        want = reduction(op, given.astype(np.float64))
+        got = native.results(pd, {Arg.SRC: given})[Arg.DST]
+        np.testing.assert_allclose(got.astype(np.float64), want, rtol=1e-3 if dtype == "f16" else 1e-6, atol=1e-6)
+
+
+def test_few_columns_of_many_rows_are_reduced_as_more_columns() -> None:
+    for dims, first in (((2000, 3), 60), ((32, 1000, 4), 40), ((64, 64, 16), 16), ((997, 3), 3)):
+        launch = described(Problem(dims, (*dims[:-2], 1, dims[-1]), "sum"), 1).program().launches[0]
+        assert isinstance(launch, Launch)
+        assert launch.args[6] == ("i", first)
+
+
 @pytest.mark.parametrize(
     ("op", "attr", "reason"),
     [
@@ -229,15 +258,11 @@ def test_partial_results_have_scratch_memory_and_the_last_launch_is_one_task() -
             "norm_lp_sum with p = 3",
         ),
         (
-            Reduction(MemoryDesc((2, 2, 2, 2, 2), "f32"), MemoryDesc((1, 2, 1, 2, 1), "f32"), "sum"), PrimitiveAttr(),
-            "more than two runs",
-        ),
-        (
             Reduction(MemoryDesc((4, 5), "f32"), MemoryDesc((4, 1), "f32"), "sum"),
             PrimitiveAttr((PostOp("eltwise", "relu"),)), "post-ops",
         ),
     ],
-    ids=["type", "power", "runs", "post-ops"],
+    ids=["type", "power", "post-ops"],
 )  # fmt: skip
 def test_what_is_not_made_for_speed_is_left_to_the_reference(op: Reduction, attr: PrimitiveAttr, reason: str) -> None:
     assert primitive_desc(op, attr, cpu_target()).impl_name() == "ref:reduction"
