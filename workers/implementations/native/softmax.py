@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import math
+from typing import Final
 
-from ...desc import Arg, PrimitiveAttr, Softmax
+from ...desc import Arg, MemoryDesc, PrimitiveAttr, Softmax
 from ...engines.target import Target
 from ...kernels.spec import KernelSpec
 from ..program import Launch, LaunchArgument, Program
 from .backward import NativeBackward, refuse_gradient
 from .blocks import EVERY_TYPE, LANES, channel_blocks, channel_tail, is_blocked, refuse_different, refuse_permuted
 from .implementation import NativeImplementation
+from .nest_builder import NestBuilder
 from .past_caches import asks_ahead, streams_rows
+
+#: Elements side by side that are fewer than a vector's, and elements of their rows, from which on transposed rows take less time.
+_FEW: Final = 4
+_LONG: Final = 129
 
 
 class NativeSoftmax(NativeImplementation[Softmax]):
@@ -37,6 +43,8 @@ class NativeSoftmax(NativeImplementation[Softmax]):
             kernel = KernelSpec.of("softmax_short", logarithm=op.algorithm == "log")
             places: tuple[LaunchArgument, ...] = (("m", (Arg.SRC, 0)), ("m", (Arg.DST, 0)), ("i", rows), ("i", length))
             return Program((kernel,), (Launch(0, places, -(-rows // LANES)),))
+        if _is_turned(op):
+            return _turned(op)
         part, numbers, work = _row(op) if _is_row(op) else _strided(op)
         alone, length = _is_row(op) and op.dst.is_plain, op.dst.dims[op.axis]
         kernel = KernelSpec.of(
@@ -74,6 +82,31 @@ def _is_short(op: Softmax, isa: str) -> bool:
     length = op.dst.dims[op.axis]
     short = op.dst.dtype == "f32" and op.dst.is_plain and _is_row(op) and length <= LANES
     return short and isa in ("x86-64-v3", "x86-64-v4") and op.dst.elements >= LANES * length
+
+
+def _is_turned(op: Softmax) -> bool:
+    """Return whether so few elements are behind the axis that rows of adjacent elements are made first.
+
+    Vectors of neighbouring rows would have as few lanes.
+    """
+    inner = math.prod(op.dst.dims[op.axis + 1 :])
+    return op.dst.is_plain and 1 < inner <= _FEW and op.dst.dims[op.axis] >= _LONG
+
+
+def _turned(op: Softmax) -> Program:
+    """Return a program that transposes rows whose elements are apart, computes them in the scratchpad, and returns them."""
+    dims = op.dst.dims
+    outer, count, inner = math.prod(dims[: op.axis]), dims[op.axis], math.prod(dims[op.axis + 1 :])
+    build = NestBuilder()
+    apart, between = MemoryDesc((outer, count, inner), op.dst.dtype), build.book(op.dst.nbytes)
+    adjacent = apart.with_tag("acb")
+    build.move(apart, adjacent, ("m", (int(Arg.SRC), 0)), between)
+    rows = MemoryDesc((outer * inner, count), op.dst.dtype)
+    part, numbers, work = _row(Softmax(rows, rows, 1, op.algorithm))
+    kernel = KernelSpec.of("softmax", part=part, dtype=op.dst.dtype, logarithm=op.algorithm == "log")
+    build.launch(kernel, (between, between, *(("i", n) for n in numbers)), work)
+    build.move(adjacent, apart, between, ("m", (int(Arg.DST), 0)))
+    return build.program()
 
 
 def _is_row(op: Softmax) -> bool:

@@ -169,6 +169,8 @@ def _strided(logarithm: bool, dtype: str) -> tuple[Callable[..., None], Any]:
             first = 16 * (item - outer * pieces)
             lanes = tail if (outer // below) % period == period - 1 else 16
             lanes = min(lanes, inner - first)
+            # Loads that overlap with parts of vectors just stored wait for these, longer than another exponential of f32 takes.
+            is_kept = keeps and (inner >= 16 or size == 8)
             offset = size * (outer * count * inner + first)
             stop = offset + size * count * inner
             stride = size * inner
@@ -186,7 +188,7 @@ def _strided(logarithm: bool, dtype: str) -> tuple[Callable[..., None], Any]:
                 while at < until:
                     power = vexp_below(vsub(load_tail(src + at, lanes), shift))
                     part = vadd(part, power)
-                    if keeps:
+                    if is_kept:
                         put(dst + at, power, lanes, full)
                     at += stride
                 total = vadd(total, part)
@@ -196,7 +198,7 @@ def _strided(logarithm: bool, dtype: str) -> tuple[Callable[..., None], Any]:
                     put(dst + at, vsub(vsub(load_tail(src + at, lanes), shift), scale), lanes, full)
             else:
                 for at in range(offset, stop, stride):
-                    if keeps:
+                    if is_kept:
                         put(dst + at, vdiv(load_tail(dst + at, lanes), total), lanes, full)
                     else:
                         power = vexp_below(vsub(load_tail(src + at, lanes), shift))

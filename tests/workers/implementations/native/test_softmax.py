@@ -8,6 +8,7 @@ import pytest
 from poolrt.workers.desc import Arg, MemoryDesc, PrimitiveAttr, Softmax
 from poolrt.workers.engines.target import cpu_target
 from poolrt.workers.implementations.primitive_desc import UnsupportedPrimitive, primitive_desc
+from tests.references import numpy_type
 from tests.references.softmax import softmax
 from tests.workers.cases import Case, cases
 from tests.workers.drawn import drawn
@@ -47,6 +48,24 @@ def test_rows_of_elements_that_are_apart_are_short_or_long(
     wanted = softmax(src.astype(np.float64), 1, algorithm)
     # The exponential of less than -87.3 is 0.
     np.testing.assert_allclose(found, wanted, 50 * 2.0**-23, 1e-6 if algorithm == "log" else np.exp(-87.3))
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f64", "f16"])
+@pytest.mark.parametrize("algorithm", ["accurate", "log"])
+@pytest.mark.one_in(3)
+def test_long_rows_of_few_elements_side_by_side(native: NativeRunner, isa: str, algorithm: str, dtype: str) -> None:
+    """Up to four are transposed, more are parts of vectors; rows of NaN and of minus infinity are not their neighbours'."""
+    for dims in ((2, 129, 2), (3, 300, 3), (1, 2000, 4), (2, 130, 5), (2, 140, 19), (2, 30, 3)):
+        md = MemoryDesc(dims, dtype)
+        op = Softmax(md, md, 1, algorithm)
+        pd = primitive_desc(op, PrimitiveAttr(), target_of(isa))
+        assert (len(pd.program().launches) > 1) is (dims[2] <= 4 and dims[1] > 128)
+        src = np.random.default_rng().normal(0, 3, dims).astype(numpy_type(dtype))
+        src[0, 5, 0], src[0, 7, 1], src[0, 11, 1] = np.nan, -np.inf, 30.0
+        found = native.results(pd, {Arg.SRC: src})[Arg.DST]
+        wanted = softmax(src.astype(np.float64), 1, algorithm)
+        near = 2e-3 if dtype == "f16" else 50 * 2.0**-23
+        np.testing.assert_allclose(found.astype(np.float64), wanted, near, near if algorithm == "log" else 1e-7)
 
 
 @pytest.mark.parametrize("algorithm", ["accurate", "log"])
