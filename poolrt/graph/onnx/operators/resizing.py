@@ -13,7 +13,7 @@ from ...values import Value
 from ..call import NodeCall, Operator
 from ..element_types import FLOATS
 from ..folding import Array
-from ..tensors import Operand, dtype_of
+from ..tensors import Operand, Tensors, dtype_of
 from .resize_weights import resize_weights
 
 #: Types whose numbers float32 holds.
@@ -23,6 +23,8 @@ _MODES: Final = {"nearest": "nearest", "linear": "linear", "bilinear": "linear",
 #: Dimensions that are resampled at once, and the least elements of rows that stay as they are among them.
 _SPATIAL: Final = 3
 _ROW: Final = 16
+#: Rows of weights that are multiplied together.
+_BLOCK: Final = 32
 
 
 def resize(call: NodeCall) -> Operand:
@@ -116,13 +118,42 @@ def _weigh(
         if form == "nearest":
             result = m.take(result, weights.argmax(1).astype(np.int64), axis)
             continue
-        order = [*(each for each in range(rank) if each != axis), axis]
-        rows = m.matmul(m.transpose(result, order), np.ascontiguousarray(weights.T).astype(exact))
-        result = m.transpose(rows, [order.index(each) for each in range(rank)])
+        result = _multiply(m, result, weights.astype(exact), axis)
     if outside.any():
         value = m.cast(np.asarray(options["extrapolation"], np.float64), exact)
         result = m.select(outside, m.reshape(value, (1,) * rank), result)
     return m.cast(result, dtype)
+
+
+def _multiply(m: Tensors, source: Operand, weights: Array, axis: int) -> Operand:
+    """Multiply by a matrix of weights along a dimension: from the left along the last but one, else from the right.
+
+    Results that are neighbours see a part of the source, so the matrix is cut along its diagonal.
+    """
+    rank = len(source.shape)
+    if axis < rank - 2:
+        order = [*(each for each in range(rank) if each != axis), axis]
+        rows = _multiply(m, m.transpose(source, order), weights, rank - 1)
+        return m.transpose(rows, [order.index(each) for each in range(rank)])
+    parts = []
+    for block, first in blocks(weights):
+        seen = m.slice(source, [first], [first + block.shape[1]], [axis], [1])
+        parts.append(m.matmul(seen, np.ascontiguousarray(block.T)) if axis == rank - 1 else m.matmul(block, seen))
+    return m.concat(parts, axis)
+
+
+def blocks(weights: Array) -> list[tuple[Array, int]]:
+    """Return a matrix in blocks of rows, without columns that are zeros in them, and the first column of each.
+
+    It is one block if several would multiply more than half as often.
+    """
+    found = []
+    for first in range(0, len(weights), _BLOCK):
+        rows = weights[first : first + _BLOCK]
+        columns = np.flatnonzero(np.any(rows, axis=0))
+        low, high = (int(columns[0]), int(columns[-1]) + 1) if columns.size else (0, 1)
+        found.append((np.ascontiguousarray(rows[:, low:high]), low))
+    return found if 2 * sum(block.size for block, _ in found) <= weights.size else [(weights, 0)]
 
 
 def _resample(call: NodeCall, axes: list[int], wanted: list[int], mode: str, extent: dict[str, Any]) -> Operand:

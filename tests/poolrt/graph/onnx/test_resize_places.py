@@ -15,6 +15,8 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from poolrt import Executor, load_onnx
+from poolrt.graph.onnx.operators.resize_weights import resize_weights
+from poolrt.graph.onnx.operators.resizing import blocks
 from poolrt.workers.primitives.provider import PrimitiveProvider
 from tests.poolrt.graph.interpreter import run_wire
 from tests.poolrt.graph.onnx.single_node import runtime
@@ -124,3 +126,44 @@ def test_rows_behind_what_is_resized_are_taken_whole(cache: PrimitiveProvider, m
         assert "transpose" not in str(graph.to_ir().nodes)
         want = np.asarray(next(iter(ReferenceEvaluator(given).run(None, {"x": x}))))
         np.testing.assert_allclose(Executor(graph, cache=cache).run(x=x)["y"], want, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("shape", "scales"),
+    [
+        ((2, 150, 210), (1, 0.5, 0.4)),
+        ((1, 2, 140, 6), (1, 1, 0.5, 2)),
+        ((1, 130, 3, 160), (1, 0.5, 1, 0.25)),
+        ((9, 140), (1, 0.9)),
+    ],
+)
+@pytest.mark.parametrize("mode", ["linear", "cubic"])
+def test_many_antialiased_results_see_only_a_part_of_the_source_each(
+    shape: tuple[int, ...], scales: tuple[float, ...], mode: str
+) -> None:
+    """Blocks of results are the product with the whole matrix of weights, also where there is one block."""
+    x = np.random.default_rng().standard_normal(shape).astype(np.float32)
+    given = model(shape, np.array(scales, np.float32), mode=mode, antialias=1)
+    wire = load_onnx(given).to_wire()
+    found = run_wire(*wire, {"x": x})["y"]
+    want = x.astype(np.float64)
+    for axis, scale in enumerate(np.array(scales, np.float32)):
+        exact, size = Fraction(float(scale)), shape[axis]
+        options = {"coordinates": "half_pixel", "cubic_coeff_a": -0.75}
+        weights = resize_weights(size, int(size * exact), exact, mode, True, options)
+        if exact != 1:
+            want = np.moveaxis(np.tensordot(weights, want, (1, axis)), 0, axis)
+    np.testing.assert_allclose(found, want, 1e-5, 1e-5)
+
+
+def test_weights_are_cut_along_their_diagonal_if_that_halves_the_products() -> None:
+    options = {"coordinates": "half_pixel"}
+    near = resize_weights(400, 200, Fraction(1, 2), "linear", True, options)
+    parts = blocks(near)
+    assert [block.shape for block, _ in parts] == [(32, 65), *[(32, 66)] * 5, (8, 17)]
+    whole = np.zeros_like(near)
+    for number, (block, first) in enumerate(parts):
+        whole[32 * number : 32 * number + len(block), first : first + block.shape[1]] = block
+    np.testing.assert_array_equal(whole, near)
+    assert len(blocks(near[:40, :80])) == 1
+    assert blocks(np.zeros((96, 50)))[1][0].shape == (32, 1)
