@@ -45,6 +45,8 @@ _CACHED = 1 << 13
 _NARROW = ("f16", "bf16")
 #: Types of maxima that a kernel of their own compares exactly.
 _LONGS = ("s64", "u64")
+#: Elements of windows along rows that are reduced one after the other.
+_RUN = 32
 #: Spatial dimensions that the kernels' geometry has.
 _SPATIAL = 3
 
@@ -91,6 +93,8 @@ class NativePooling(NativeImplementation[Pooling]):
             return self._one(op, "blocked", args, op.dst.dims[0] * blocks * lines, tables)
         if _is_whole(op):
             return self._one(op, "whole", (*memories, ("i", math.prod(op.src.dims[2:]))), images, b"")
+        if _are_runs(op):
+            return self._one(op, "whole", (*memories, ("i", op.kernel[-1])), op.dst.elements, b"")
         if _is_pairs(op) and not _shares_slabs(deep):
             kernel = KernelSpec.of("pooling_pairs", algorithm="max" if op.algorithm == "max" else "avg")
             launch = Launch(0, (*memories, ("t", 0)), images * math.prod(op.dst.dims[2:-2]))
@@ -191,6 +195,13 @@ def _leave(op: Pooling) -> bool:
             op.src.dims[2:], op.dst.dims[2:], op.kernel, op.strides, op.dilations, op.padding_l, strict=True
         )
     )
+
+
+def _are_runs(op: Pooling) -> bool:
+    """Return whether windows are runs of many elements, one after the other."""
+    length, rows = op.kernel[-1], op.src.dims[2:-1] == op.dst.dims[2:-1] and set(op.kernel[:-1]) <= {1}
+    follow = op.strides[-1] == length >= _RUN and op.src.dims[-1] == length * op.dst.dims[-1]
+    return rows and follow and not any((op.dilations[-1], *op.padding_l))
 
 
 def _is_whole(op: Pooling, first: int = 0) -> bool:

@@ -12,6 +12,7 @@ import pytest
 from poolrt.workers.desc import Arg, MemoryDesc, Pooling, PrimitiveAttr
 from poolrt.workers.engines.target import cpu_target
 from poolrt.workers.implementations.primitive_desc import primitive_desc
+from poolrt.workers.implementations.program import Launch
 from poolrt.workers.kernels.native.compiler.codegen import compile_kernel
 from poolrt.workers.kernels.spec import KernelSpec
 from tests.references import numpy_type, results
@@ -27,6 +28,25 @@ from tests.workers.native_runner import NativeRunner
 @pytest.mark.one_in(3)
 def test_native_result_is_right(case: Case, isa: str, native: NativeRunner) -> None:
     native.check(case, isa)
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f16", "f64", "s32"])
+@pytest.mark.parametrize("algorithm", ["max", "avg_include_padding"])
+def test_windows_that_are_runs_of_rows_are_reduced_as_wholes(dtype: str, algorithm: str, native: NativeRunner) -> None:
+    rng = np.random.default_rng()
+    for dims, length in (((2, 3, 320), 32), ((1, 2, 3, 200), 100), ((1, 2, 1, 5, 111), 37)):
+        values = rng.integers(-90, 0, dims).astype(numpy_type(dtype))
+        runs = values.astype(np.float64).reshape(*dims[:-1], -1, length)
+        exact = runs.max(-1) if algorithm == "max" else runs.mean(-1)
+        ones = (1,) * (len(dims) - 3)
+        src, dst, zeros = MemoryDesc(dims, dtype), MemoryDesc(exact.shape, dtype), (*(0 for _ in ones), 0)
+        op = Pooling(src, dst, algorithm, (*ones, length), (*ones, length), zeros, zeros, zeros)
+        pd = primitive_desc(op, PrimitiveAttr(), cpu_target())
+        (launch,) = pd.program().launches
+        assert isinstance(launch, Launch)
+        assert launch.work == dst.elements
+        found = native.results(pd, {Arg.SRC: values})[Arg.DST].astype(np.float64)
+        np.testing.assert_allclose(found, np.rint(exact) if dtype == "s32" else exact, 1e-3 if dtype == "f16" else 1e-6)
 
 
 @pytest.mark.parametrize("dtype", ["f32", "f16", "f64", "s32"])
