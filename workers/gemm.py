@@ -28,10 +28,11 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
+    from .execution.array_call import ArrayCalls
     from .execution.primitive import Primitive
 
     _OnPool = Callable[[ThreadpoolInterface, tuple[int, ...]], None]
-    _Ready = tuple[tuple[int, int], Callable[[tuple[int, ...]], None], _OnPool, int]
+    _Ready = tuple[tuple[int, int], Callable[[tuple[int, ...]], None], _OnPool, int, "_Near | None"]
 
 #: Meaning of ``offsetc`` -> mask of dst's zero points: one value, one a column, one a row.
 _OFFSETS: Final = {"F": 0, "R": 2, "C": 1}
@@ -40,6 +41,9 @@ _KEPT: Final = 256
 #: Columns that the kernels read at once.
 _LANES: Final = 16
 _PAGE: Final = mmap.PAGESIZE
+#: Nanoseconds of a product, and bytes of its scratch memory, at most, whose matrices compiled code looks at.
+_SHORT: Final = 100_000
+_LITTLE: Final = 128 << 10
 
 
 def sgemm(
@@ -244,6 +248,28 @@ def _described(shape: tuple[int, ...], strides: Sequence[int], dtype: str, items
     return MemoryDesc(shape, dtype, strides=steps)
 
 
+class _Near:
+    """What computes products of row-major matrices of one shape in one call, once it is open."""
+
+    __slots__ = ("_make", "execution", "run", "shape", "transa", "transb")
+
+    def __init__(
+        self, execution: CallingThreadExecution, shape: tuple[int, int], transposed: tuple[bool, bool],
+        make: Callable[[], ArrayCalls],
+    ) -> None:  # fmt: skip
+        self.execution = execution
+        self.shape = shape
+        self.transa, self.transb = transposed
+        self._make: Callable[[], ArrayCalls] | None = make
+
+    def open(self) -> None:
+        """Make `run`, that of `ArrayCalls`, unless it is there."""
+        make = self._make
+        if make is not None:
+            self.run = make().run
+            self._make = None
+
+
 class _Products:
     """The engine of this process's products, and their last used primitives."""
 
@@ -252,11 +278,21 @@ class _Products:
 
         self.engine = Engine("cpu")
         self._verbose = self.engine.verbose
-        from .memory.array_address import DATA, FLAGS, IN_ORDER, IS_THERE, WORDS, address_in_order, address_of
+        from .memory.array_address import (
+            ARE_THERE,
+            DATA,
+            FLAGS,
+            IN_ORDER,
+            IS_THERE,
+            WORDS,
+            address_in_order,
+            address_of,
+        )
         from .memory.array_room import copy_with_room
 
         self._array, self._empty, self._float32 = numpy.ndarray, numpy.empty, numpy.dtype("float32")
         self._address_of, self._address_in_order, self._copy_with_room = address_of, address_in_order, copy_with_room
+        self._are_there = ARE_THERE
         self._places: Final = IS_THERE, WORDS, DATA, FLAGS, IN_ORDER
         self._primitive = lru_cache(maxsize=_KEPT)(self._create)
         self._ready = lru_cache(maxsize=_KEPT)(self._bind)
@@ -264,6 +300,8 @@ class _Products:
         #: Shapes, transpositions, and strides of what is not row-major, that `multiply_in_place` was asked for last, and what
         #: it found.
         self._latest: tuple[object, _Ready | None] = (None, None)
+        #: Of the shapes of the last two products, if these are row-major and small.
+        self._near: _Near | None = None
 
     def primitive(self, src: MemoryDesc, weights: MemoryDesc, dst: MemoryDesc, attr: PrimitiveAttr) -> Primitive:
         """Return the primitive of a product, ready to be executed."""
@@ -283,6 +321,19 @@ class _Products:
         The calling thread computes it, together with a pool's threads if there is one, which it has joined.
         """
         float32 = self._float32
+        near = self._near
+        if near is not None:
+            if (
+                c is None
+                and near.transa is transa
+                and near.transb is transb
+                and (pool is None or near.execution.is_serial_on(pool))
+                and not self._verbose.executes
+            ):
+                product = self._empty(near.shape, float32)
+                if near.run(a, b, product):
+                    return product
+            self._near = None
         if type(a) is not self._array or type(b) is not self._array:
             return None
         if (a.dtype is not float32 and a.dtype != float32) or (b.dtype is not float32 and b.dtype != float32):
@@ -303,10 +354,17 @@ class _Products:
         if known != asked:
             ready = self._ready(a.shape, a.strides, b.shape, b.strides, transa, transb)
             self._latest = asked, ready
+        elif c is None and strides is None and ready is not None and ready[4] is not None:
+            near = ready[4]
+            if pool is None or near.execution.is_serial_on(pool):
+                near.open()
+                self._near = near
         if ready is None or self._verbose.executes:
             return None
-        shape, execute, execute_on, reach = ready
+        shape, execute, execute_on, reach, _ = ready
         if reach and -((right or self._address_of(b)) + reach) % _PAGE < SLACK:
+            # The same product is not one of the same shapes again.
+            self._latest = None, None
             return self.multiply_in_place(a, self._copy_with_room(b), c, transa, transb, pool)
         if c is None:
             c = self._empty(shape, float32)
@@ -326,8 +384,8 @@ class _Products:
     ) -> _Ready | None:  # fmt: skip
         """Return the product's shape and what multiplies matrices at their addresses, alone and on a pool; or None.
 
-        Shapes and strides, in bytes, are those of matrices of float32. The last item is the bytes of ``b`` from its first
-        element to its end, behind which kernels read; 0 if they do not.
+        Shapes and strides, in bytes, are those of matrices of float32. The next item is the bytes of ``b`` from its first
+        element to its end, behind which kernels read; 0 if they do not. The last is what computes the product in one call.
         """
         left, right = (a[::-1] if transa else a), (b[::-1] if transb else b)
         left_steps, right_steps = (a_steps[::-1] if transa else a_steps), (b_steps[::-1] if transb else b_steps)
@@ -343,7 +401,17 @@ class _Products:
         execution = CallingThreadExecution(resource, (Arg.SRC, Arg.WEIGHTS, Arg.DST), self._scratchpads)
         # Columns are read in whole vectors; those of a single row are not.
         reach = 0 if left[0] == 1 or right[1] % _LANES == 0 else _reach(right, right_steps, 4)
-        return (left[0], right[1]), execution.execute, execution.execute_on, reach
+        near = None
+        if self._are_there and resource.entry.scratchpad <= _LITTLE and execution.nanoseconds <= _SHORT:
+            near = _Near(
+                execution, (left[0], right[1]), (transa, transb), lambda: self._calls(resource, (*a, 0), (*b, reach))
+            )
+        return (left[0], right[1]), execution.execute, execution.execute_on, reach, near
+
+    def _calls(self, primitive: RealizedPrimitive, *wanted: tuple[int, ...]) -> ArrayCalls:
+        from .execution.array_call import ArrayCalls, array_call
+
+        return ArrayCalls(array_call(), primitive, (Arg.SRC, Arg.WEIGHTS, Arg.DST), wanted)
 
     def _create(self, src: MemoryDesc, weights: MemoryDesc, dst: MemoryDesc, attr: PrimitiveAttr) -> Primitive:
         return Matmul.PrimitiveDesc(self.engine, src, weights, None, dst, attr=attr).create()

@@ -385,3 +385,93 @@ def test_a_product_is_cut_for_the_pool_that_it_gets_and_for_what_has_changed() -
     finally:
         set_default_jobs(0)
     assert tasks(coarse) == 4
+
+
+class _Named(np.ndarray):
+    """Arrays of another type, which are the same matrices."""
+
+
+def _drawn(rng: np.random.Generator, rows: int, columns: int) -> Array:
+    return rng.integers(-4, 5, (rows, columns)).astype(np.float32)
+
+
+@pytest.mark.parametrize("transposed", [(False, False), (True, False), (False, True), (True, True)])
+@pytest.mark.parametrize("size", [5, 33, 64])
+def test_repeated_products_look_at_each_matrix(size: int, transposed: tuple[bool, bool]) -> None:
+    """Compiled code looks at matrices of the last shapes; all others are multiplied as at first."""
+    rng = np.random.default_rng()
+    dims = size, size + 3, size + 1
+    given = [
+        (rows, columns)[:: -1 if turned else 1]
+        for rows, columns, turned in zip(dims, dims[1:], transposed, strict=False)
+    ]
+
+    def check(a: Array, b: Array, **more: Any) -> None:
+        left, right = (
+            np.asarray(x).T if turned else np.asarray(x) for x, turned in zip((a, b), transposed, strict=True)
+        )
+        got = sgemm(a, b, transa=transposed[0], transb=transposed[1], **more)
+        np.testing.assert_array_equal(got, left.astype(np.float64) @ right)
+        assert type(got) is np.ndarray
+
+    room = np.empty(2 * mmap.PAGESIZE + 8 * size * size, np.uint8)
+    with NativePool(2, kernels=region_loop()) as pool:
+        for threads in (None, pool):
+            for _ in range(4):
+                check(_drawn(rng, *given[0]), _drawn(rng, *given[1]), threadpool=threads)
+            assert gemm._products()._near is not None
+            a, b = _drawn(rng, *given[0]), _drawn(rng, *given[1])
+            for left, right in (
+                (a.astype(np.float32, order="F"), b),
+                (a, b.astype(np.float32, order="F")),
+                (np.repeat(a, 2, axis=1)[:, ::2], b),
+                (a.view(_Named), b),
+                (a, b.view(_Named)),
+            ):
+                check(left, right, threadpool=threads)
+                check(a, b, threadpool=threads)
+                check(a, b, threadpool=threads)
+            # Not aligned, and at the end of a page.
+            for end in (1, 2 * mmap.PAGESIZE):
+                start = 1 if end == 1 else (-room.ctypes.data - b.nbytes) % mmap.PAGESIZE
+                other = room[start : start + b.nbytes].view(np.float32).reshape(b.shape)
+                other[...] = b
+                check(a, other, threadpool=threads)
+                check(a, b, threadpool=threads)
+            check(a, b, c=np.empty((dims[0], dims[2]), np.float32), threadpool=threads)
+            for error in ((a.astype(np.float64), b), (a[:-1, :-1], b), (a, b[None])):
+                with pytest.raises(ValueError, match="expect"):
+                    sgemm(*error, transa=transposed[0], transb=transposed[1], threadpool=threads)
+                check(a, b, threadpool=threads)
+
+
+def test_repeated_products_side_by_side_and_within_one_another_have_matrices_of_their_own() -> None:
+    rng = np.random.default_rng()
+    sets = [(_drawn(rng, 40, 50), _drawn(rng, 50, 60)) for _ in range(8)]
+    # Short ones keep the interpreter's lock, others let go of it.
+    sets += [(_drawn(rng, 9, 9), _drawn(rng, 9, 9)) for _ in range(8)]
+
+    def check(number: int, times: int = 3) -> None:
+        a, b = sets[number]
+        for _ in range(times):
+            np.testing.assert_array_equal(sgemm(a, b), a.astype(np.float64) @ b)
+
+    def check_those(first: int) -> None:
+        check(first, 1)
+        with ThreadPoolExecutor(4) as threads:
+            list(threads.map(check, [first + number % 8 for number in range(200)]))
+        check(first)
+        assert gemm._products()._near is not None
+        file = "workers/execution/array_call.py"
+        assert at_each_line(lambda: check(first, 1), lambda: check(first + 1, 1), file) > 5
+
+    check_those(0)
+    check_those(8)
+
+
+def test_shapes_in_turn_are_not_looked_at_by_compiled_code() -> None:
+    pairs = [(np.ones((n, n), np.float32), np.ones((n, n), np.float32)) for n in (7, 9)]
+    for _ in range(3):
+        for a, b in pairs:
+            assert (sgemm(a, b) == len(a)).all()
+            assert gemm._products()._near is None

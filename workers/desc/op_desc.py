@@ -59,7 +59,13 @@ OPERATIONS: Final = {
     "dft": "Dft",
 }
 #: Operations without a public class, created and cached like the others. Graphs have only calls, which `Graph.call` makes.
-INTERNAL: Final = {"region_loop": "RegionLoop", "ring_ends": "RingEnds", "padding": "Padding", "call": "Call"}
+INTERNAL: Final = {
+    "region_loop": "RegionLoop",
+    "ring_ends": "RingEnds",
+    "array_call": "ArrayCall",
+    "padding": "Padding",
+    "call": "Call",
+}
 #: oneDNN's propagation kinds; ``backward`` is data and weights at once.
 PROP_KINDS: Final = ("forward_inference", "forward_training", "backward_data", "backward_weights", "backward")
 FORWARD: Final = PROP_KINDS[:2]

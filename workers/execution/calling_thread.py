@@ -70,6 +70,19 @@ class CallingThreadExecution:
         self._latest = _OnPool(lambda: None, 0, 0, [], False)
         self._default = default_jobs()
 
+    @property
+    def nanoseconds(self) -> int:
+        """The estimated time of all launches on one thread."""
+        return sum(launch.nanoseconds for launch in self._primitive.launches)
+
+    def is_serial_on(self, pool: ThreadpoolInterface) -> bool:
+        """Return whether the latest execution was on a pool on which the calling thread computes alone, as it would now."""
+        found, least_ns, known, _, is_serial = self._latest
+        number = self._default.number
+        return (
+            is_serial and pool.runs_in_place and found() is pool and least_ns == pool.least_job_ns and known == number
+        )
+
     def execute(self, addresses: tuple[int, ...]) -> None:
         """Execute on memory at addresses and return when it has ended. Raises KernelFailed."""
         # In one piece: for a small product, calls of functions take as long as what they do here.

@@ -27,6 +27,7 @@ from poolrt.workers.desc import (
 )
 from poolrt.workers.desc.codec import decode, encode
 from poolrt.workers.desc.op_desc import INTERNAL
+from poolrt.workers.desc.operations.array_call import ArrayCall
 from poolrt.workers.desc.operations.call import Call
 from poolrt.workers.desc.operations.padding import Padding
 from poolrt.workers.desc.operations.region_loop import RegionLoop
@@ -59,6 +60,7 @@ def _example(kind: str, seed: int) -> OpDesc:
         examples = {
             "region_loop": RegionLoop(),
             "ring_ends": RingEnds(),
+            "array_call": ArrayCall(),
             "padding": Padding(MemoryDesc((3,), "f32", "A4a")),
             "call": Call((MD,), (MD,), "f", ("0", "1"), ("src 0", "dst 0", "int 2"), "v1", "src0.0"),
         }

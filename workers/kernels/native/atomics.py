@@ -191,6 +191,17 @@ def call_kernel(_: Any, function: types.Integer, blob: types.Integer) -> Any:
     return types.int64(types.int64, types.int64), emit
 
 
+@intrinsic
+def call_function(_: Any, function: types.Integer, argument: types.Integer) -> Any:
+    """Call a C function by its address with one int64, which those without arguments do not read; return its result."""
+
+    def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
+        kind = ir.FunctionType(I64, [I64])
+        return b.call(b.inttoptr(a[0], kind.as_pointer()), [a[1]])
+
+    return types.int64(types.int64, types.int64), emit
+
+
 def system_call(b: Builder, *arguments: Value) -> Value:
     """Call the system: its number of the call and six arguments, int64; return what it returns."""
     kind = ir.FunctionType(I64, [I64] * 7)
