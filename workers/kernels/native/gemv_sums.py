@@ -36,7 +36,7 @@ from .vec import (
 def sum_packed(count: int, ahead: int = 0) -> Any:
     """Return the intrinsic that sums K products of 16 columns, ``count`` rows at a time.
 
-    It asks for the weights ``ahead`` bytes behind those that it multiplies; 0 for none.
+    Once for each ``count`` rows, it asks for the weights ``ahead`` bytes behind those that it multiplies; 0 for none.
 
     Its arguments: the address of the left row and the distance of its inputs, the address of the first 16 weights and the
     distance of the next 16, in bytes, and K. It returns a vector.
@@ -45,12 +45,7 @@ def sum_packed(count: int, ahead: int = 0) -> Any:
     @intrinsic
     def total(_: Any, left: Any, lane: Any, right: Any, step: Any, K: Any) -> Any:
         def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
-            def load_row(address: Value) -> Value:
-                if ahead:
-                    emit_prefetch(b, b.add(address, I64(ahead)), 3)
-                return load(b, address)
-
-            return _sum_vectors(b, count, a, load_row)
+            return _sum_vectors(b, count, a, lambda address: load(b, address), ahead)
 
         return vector(*[types.int64] * 5), emit
 
@@ -71,12 +66,17 @@ def sum_part(count: int) -> Any:
     return total
 
 
-def _sum_vectors(b: Builder, count: int, a: Sequence[Value], load_row: Callable[[Value], Value]) -> Value:
+def _sum_vectors(
+    b: Builder, count: int, a: Sequence[Value], load_row: Callable[[Value], Value], ahead: int = 0
+) -> Value:
     """Emit the sum of products of inputs and vectors of weights, ``count`` at a time; the arguments are `sum_packed`'s."""
     left, lane, right, step, K = a
 
     def add(k: Value, sums: Sequence[Value]) -> list[Value]:
         row, weights = b.add(left, b.mul(k, lane)), b.add(right, b.mul(k, step))
+        if ahead and len(sums) > 1:
+            # Of a page that has been begun, processors ask for lines themselves: to ask for each takes a quarter longer.
+            emit_prefetch(b, b.add(weights, I64(ahead)), 3)
         found = []
         for number, value in enumerate(sums):
             factor = spread(b, b.add(row, b.mul(lane, I64(number))))
