@@ -6,7 +6,7 @@ import itertools
 import math
 
 from ...desc import Matmul, MemoryDesc
-from .product import Shape
+from .product_shape import Shape
 
 
 def batch_products(op: Matmul) -> tuple[int, list[tuple[int, int]], list[int]]:

@@ -20,6 +20,8 @@ _HEIGHTS: Final = {
     "x86-64-v2": ((2, 1),),
     "x86-64": ((2, 1),),
 }
+#: Most vectors of a tile of a product.
+_VECTORS: Final = 8
 #: Most runs of a tile: each takes a register for its address.
 _RUNS: Final = 4
 #: Bytes that a strip's source, or all weights, may take to be read again from the second-level cache.
@@ -129,6 +131,18 @@ def output_blocks(isa: str, positions: int, most: int) -> int:
     vectors, broadcast = _REGISTERS[isa]
     fitting = [n for n in (8, 4, 2, 1) if n <= most and positions * n + n + broadcast <= vectors]
     return fitting[0] if fitting else 1
+
+
+def product_blocks(isa: str, rows: int, vectors: int) -> tuple[int, int]:
+    """Return the vectors of a product's tile of so many rows, and those of the tiles of the columns that are left.
+
+    Parts are as even as can be: a tile of few vectors has too few sums to keep the multipliers busy. A kernel of two vectors
+    computes a lone one as well as a kernel of its own would.
+    """
+    registers, broadcast = _REGISTERS[isa]
+    most = max((n for n in range(1, _VECTORS + 1) if rows * n + n + broadcast <= registers), default=1)
+    blocks = min(most, max(2, -(-vectors // -(-vectors // most))))
+    return blocks, vectors % blocks or 1
 
 
 def tile_positions(isa: str, rows: int) -> int:

@@ -11,7 +11,8 @@ from ..program import Program
 from .bfloat_product import NativeAmxBFloatInnerProduct, NativeBFloatInnerProduct
 from .blocks import refuse
 from .convolution_chain import refuse_bounded
-from .product import Shape, describe, has_few_columns
+from .product import describe, has_few_columns
+from .product_shape import Shape
 
 #: 16 outputs side by side.
 _PACKED = "Ab16a"

@@ -12,7 +12,8 @@ from ..program import Program
 from .bfloat_product import NativeAmxBFloatMatmul, NativeBFloatMatmul
 from .blocks import refuse
 from .convolution_chain import refuse_bounded
-from .product import Shape, describe, has_few_columns, packed_tag, refuse_left, transposed_tag
+from .product import describe, has_few_columns, refuse_left
+from .product_shape import Shape, packed_tag, transposed_tag
 
 
 class NativeMatmul:

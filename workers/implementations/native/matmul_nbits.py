@@ -13,7 +13,8 @@ from ...kernels.spec import KernelSpec
 from ..program import LaunchArgument, Program
 from .convolution_tiles import output_blocks, product_tiles
 from .nest_builder import NestBuilder
-from .product import Shape, describe_left, lanes, moved, pack_left
+from .product import describe_left, lanes, pack_left
+from .product_shape import Shape, moved
 
 #: Layouts with 16 columns side by side.
 _WEIGHTS: Final = "Abc16a"

@@ -12,7 +12,7 @@ from ..inference import refuse_beyond_inference
 from ..program import Program
 from .convolution_chain import refuse_bounded
 from .narrow_product import describe_narrow
-from .product import Shape, packed_tag
+from .product_shape import Shape, packed_tag
 
 _TYPES: Final = ("f32", "f16", "bf16")
 #: A layout of weights (OC, IC) -> the same layout, named for the transposed matrix (IC, OC).

@@ -12,7 +12,7 @@ from .chain import chain_source
 from .convolution_chain import bounds
 from .convolution_tiles import output_blocks, product_tiles
 from .nest_builder import NestBuilder
-from .product import Shape, flat_index, moved, offset, packed_tag
+from .product_shape import Shape, flat_index, moved, offset, packed_tag
 
 #: Bytes of rows, as floats, that are multiplied by all columns before the next rows.
 _STRIP: Final = 512 << 10

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from ...desc import Arg, MemoryDesc, PrimitiveAttr
@@ -12,9 +11,11 @@ from ...kernels.spec import KernelSpec
 from ..program import LaunchArgument, Program
 from .chain import chain_source
 from .convolution_chain import bounds
-from .convolution_tiles import output_blocks, product_tiles
+from .convolution_tiles import product_blocks, product_tiles
 from .few_product import describe_few
+from .last_columns import count_last_columns, describe_last_columns
 from .nest_builder import NestBuilder
+from .product_shape import Shape, flat_index, moved, offset, packed_tag, transposed_tag
 from .row_product import describe_row
 
 #: Least tiles of a strip: fewer would read the columns from memory too often.
@@ -91,29 +92,6 @@ _BLOCKING: Final = {"x86-64-v4": _Blocking(512 << 10, 512, 16, False, 1 << 31, 6
 _SMALL_CACHES: Final = _Blocking(416 << 10, 768, 64, True, 8, 6)
 
 
-class Shape(NamedTuple):
-    """Products of ``rows`` x ``depth`` x ``columns``; the ``batch`` has the outer indices of (left, right) of each."""
-
-    rows: int
-    depth: int
-    columns: int
-    batch: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]
-
-    @classmethod
-    def broadcast(cls, left: MemoryDesc, right: MemoryDesc, dst: MemoryDesc) -> Shape:
-        """Return the shape of a product of (..., M, K) by (..., K, N) with broadcast batch dimensions."""
-        *outer, rows, columns = dst.dims
-        batch = []
-        for number in range(math.prod(outer)):
-            index = []
-            for size in reversed(outer):
-                index.append(number % size)
-                number //= size
-            index.reverse()
-            batch.append((_clip(index, left.dims[:-2]), _clip(index, right.dims[:-2])))
-        return cls(rows, left.dims[-1], columns, tuple(batch))
-
-
 class Matrices(NamedTuple):
     """One factor as the kernel reads it: its place, the offset of each product's matrix, and two distances, in bytes.
 
@@ -132,18 +110,6 @@ class Matrices(NamedTuple):
     column: int = 4
     aligns: bool = False
     is_slice: bool = False
-
-
-def packed_tag(ndims: int) -> str:
-    """Return the tag of (..., K, N) with 16 columns side by side: ``Ba16b`` for 2."""
-    letters = "abcdefghijkl"[:ndims]
-    return f"{letters[:-2]}{letters[-1].upper()}{letters[-2]}16{letters[-1]}"
-
-
-def transposed_tag(ndims: int) -> str:
-    """Return the tag of (..., K, N) with the inputs of each column side by side: ``ba`` for 2."""
-    letters = "abcdefghijkl"[:ndims]
-    return f"{letters[:-2]}{letters[-1]}{letters[-2]}"
 
 
 def refuse_left(left: MemoryDesc) -> str | None:
@@ -167,21 +133,28 @@ def describe(shape: Shape, left: MemoryDesc, right: MemoryDesc, bias: bool, attr
     few = _describe_few(shape, left, right, bias, attr, _FEW_ROWS.get(isa, _FEWER_ROWS))
     if few is not None:
         return few
+    # The table begins with zeros, both factors of a product over nothing.
+    build = NestBuilder(bytes(64))
+    last = count_last_columns(shape, left, right)
+    pitch = shape.columns * 4
+    if last:
+        whole = shape.columns - last
+        describe_last_columns(build, shape, left, right, bias, attr, whole)
+        strides = right.outer_strides()
+        right = MemoryDesc((*right.dims[:-1], whole), "f32", strides=strides)
+        shape = shape._replace(columns=whole)
     blocking = _BLOCKING.get(isa, _SMALL_CACHES)
     vectors = -(-shape.columns // 16)
     in_place = _competes(left) and vectors <= blocking.vectors
     ways = _WAYS if shape.rows <= _WAYS else _WAYS_OF_SEVERAL
-    limits = [
-        most for most, holds in ((ways, in_place), (blocking.rows, right.tag != packed_tag(right.ndims))) if holds
-    ]
+    # Two vectors of each row are as many as tiles of any number of rows read.
+    reads_wide = right.tag != packed_tag(right.ndims) and vectors > _PAIR
+    limits = [most for most, holds in ((ways, in_place), (blocking.rows, reads_wide)) if holds]
     heights, (height, large, tiles) = product_tiles(isa, shape.rows, min(limits, default=0))
-    # A kernel of two vectors computes a lone one as well as a kernel of its own would.
-    blocks = output_blocks(isa, heights[0], max(vectors, 2))
+    blocks, rest = product_blocks(isa, heights[0], vectors)
     low, bound = bounds(attr)
     slices = _slices(shape, right, tiles, height, blocking) if low == -math.inf else [(0, shape.depth)]
     most = slices[0][1]
-    # The table begins with zeros, both factors of a product over nothing.
-    build = NestBuilder(bytes(64))
     strip_tiles = _strip_tiles(most, tiles, height, blocking)
     strips = -(-tiles // strip_tiles)
     parts = -(-vectors // blocks)
@@ -195,6 +168,7 @@ def describe(shape: Shape, left: MemoryDesc, right: MemoryDesc, bias: bool, attr
         columns = _columns(build, shape, right, tiles, most, room, blocking.copies and blocks == 1)
     if columns.aligns:
         # The first vector of each row may have fewer columns.
+        rest = 1
         items = items // parts * (((shape.columns + 30) // 16 + blocks - 1) // blocks)
     if not columns.packs and items < _FEW_ITEMS:
         # Each strip of fewer tiles reads the columns again, which are in the second-level cache.
@@ -202,14 +176,14 @@ def describe(shape: Shape, left: MemoryDesc, right: MemoryDesc, bias: bool, attr
         strips, items = strips * more, items * more
     packed_columns: LaunchArgument = build.book(items * blocks * (most * 64 + 64)) if columns.packs else ("i", 0)
     dst: LaunchArgument = ("m", (int(Arg.DST), 0))
-    dst_matrix = shape.rows * shape.columns * 4
+    dst_matrix = shape.rows * pitch
     targets = range(0, dst_matrix * len(shape.batch), dst_matrix)
     table = build.table([n for offsets in zip(rows.offsets, columns.offsets, targets, strict=True) for n in offsets])
     sizes = (
         tiles, height, large, shape.columns, strips, rows.across, *lanes(rows, height), columns.across, columns.along,
-        columns.column, shape.columns * 4,
+        columns.column, pitch,
     )  # fmt: skip
-    kernel = KernelSpec.of("gemm", heights=heights, blocks=blocks, rows=rows.along == 4, packs=columns.packs)
+    kernel = KernelSpec.of("gemm", heights=heights, blocks=blocks, rest=rest, rows=rows.along == 4, packs=columns.packs)
     bias_at: LaunchArgument = ("m", (int(Arg.BIAS), 0)) if bias else ("i", 0)
     residual = chain_source(attr)
     for first, count in slices:
@@ -407,14 +381,6 @@ def lanes(left: Matrices, height: int) -> tuple[int, int]:
     return (height * 4, (height - 1) * 4) if left.packs else (left.along, left.along)
 
 
-def moved(place: LaunchArgument, nbytes: int) -> LaunchArgument:
-    """Return a place of memory, tables or scratchpad some bytes on; a number stays what it is."""
-    kind, where = place
-    if kind == "m" and isinstance(where, tuple):
-        return ("m", (where[0], where[1] + nbytes))
-    return (kind, int(where) + nbytes) if kind in "st" and isinstance(where, int) else place
-
-
 def _packed_matrix(shape: Shape, packed_row: int) -> int:
     return -(-shape.rows * packed_row // 64) * 64
 
@@ -464,21 +430,3 @@ def _columns(
 def _fits_far_cache(rows: int, row: int) -> bool:
     """Return whether the second-level cache holds a line of so many rows, which are ``row`` bytes apart."""
     return rows * math.gcd(row, _FAR_ALIASING) < _FAR_WAYS * _FAR_ALIASING
-
-
-def _clip(index: list[int], dims: tuple[int, ...]) -> tuple[int, ...]:
-    """Return an index of the whole batch as one of a factor, which may broadcast."""
-    return tuple(i if size > 1 else 0 for i, size in zip(index, dims, strict=True))
-
-
-def flat_index(index: tuple[int, ...], dims: tuple[int, ...]) -> int:
-    """Return the row-major number of an index."""
-    flat = 0
-    for i, size in zip(index, dims, strict=True):
-        flat = flat * size + i
-    return flat
-
-
-def offset(index: tuple[int, ...], strides: Sequence[int]) -> int:
-    """Return the distance of an index from the first element; strides of inner dimensions are left out."""
-    return sum(i * stride for i, stride in zip(index, strides, strict=False))

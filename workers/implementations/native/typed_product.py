@@ -18,7 +18,8 @@ from .chain import chain_source
 from .convolution_chain import bounds, refuse_bounded
 from .convolution_tiles import row_tiles
 from .nest_builder import NestBuilder
-from .product import Shape, flat_index, moved, offset, packed_tag, refuse_left
+from .product import refuse_left
+from .product_shape import Shape, flat_index, moved, offset, packed_tag
 
 _TYPES: Final = ("f64", "s64", "u64", "s32", "u32", "s16", "u16")
 #: ISA level -> rows of a large tile: 16 sums take two vectors of 512 bits, and products of integers registers of their own.

@@ -15,7 +15,7 @@ from poolrt.cachestore.deferred_dataclass import replace
 from ...desc import Arg, Binary, Gru, Lstm, Matmul, MemoryDesc, PrimitiveAttr, Rnn, item_size
 from ...engines.target import Target
 from ..layouts import complete_layouts
-from ..native.product import packed_tag
+from ..native.product_shape import packed_tag
 from ..primitive_desc import PrimitiveDesc
 from ..program import LaunchArgument, Program
 from ..reference.attributes import refuse_attributes

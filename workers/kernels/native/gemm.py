@@ -26,8 +26,12 @@ _ASKS: Final = {"x86-64-v3": "dst"}
 _NEAR: Final = 512 << 10
 
 
-def make(isa: str, heights: tuple[int, ...], blocks: int, rows: bool, packs: str) -> tuple[Callable[..., None], Any]:
+def make(
+    isa: str, heights: tuple[int, ...], blocks: int, rows: bool, packs: str, rest: int = 1
+) -> tuple[Callable[..., None], Any]:
     """Return the kernel for tiles of the ``heights`` in rows, and ``blocks`` vectors of 16 columns.
+
+    Parts with fewer vectors have tiles of ``rest`` vectors, of which their number must be a multiple.
 
     With ``rows``, the inputs of a row of the left matrix are adjacent; else those of a tile's rows are. ``packs`` says
     which elements of the right matrix are adjacent, those of "rows" or of "columns", if each item of work packs the
@@ -48,7 +52,7 @@ def make(isa: str, heights: tuple[int, ...], blocks: int, rows: bool, packs: str
     asks = _ASKS.get(isa, "weights")
     asks_ahead = asks == "weights" and packs == ""
     wide, narrow = (
-        make_tiles({height: _shape(height, width, rows, asks) for height in heights}) for width in (blocks, 1)
+        make_tiles({height: _shape(height, width, rows, asks) for height in heights}) for width in (blocks, rest)
     )
 
     def gemm(
@@ -83,15 +87,15 @@ def make(isa: str, heights: tuple[int, ...], blocks: int, rows: bool, packs: str
             factors = matrix + first // 16 * right_block + first % 16 * right_column
             source = left + iload(product)
             target = dst + iload(product + 16)
-            rest = min(blocks, (columns - first + 15) // 16)
+            vectors = min(blocks, (columns - first + 15) // 16)
             width = blocks
-            if blocks > 1 and (rest < blocks or first < 0):
-                width = 1
+            if blocks > 1 and (vectors < blocks or first < 0):
+                width = rest
             if packs:
                 if item >= ready:
                     items = min(together, end - item, parts - part)
-                    vectors = min(items * blocks, (columns - first + 15) // 16)
-                    pack(factors, packed, K, columns - first, vectors, right_row, right_column)
+                    panels = min(items * blocks, (columns - first + 15) // 16)
+                    pack(factors, packed, K, columns - first, panels, right_row, right_column)
                     start, ready = item, item + items
                 factors = packed + (item - start) * blocks * block
             first_tile, end_tile = strip * tiles // strips, (strip + 1) * tiles // strips
@@ -109,7 +113,7 @@ def make(isa: str, heights: tuple[int, ...], blocks: int, rows: bool, packs: str
                     lane_step = left_lane_less
                 at = source + row * left_row
                 onto = target + row * dst_row
-                for j in range(0, rest, width):
+                for j in range(0, vectors, width):
                     column = first + j * 16
                     at_right = factors + j * block
                     count = columns - column

@@ -289,6 +289,52 @@ def test_few_columns_and_few_rows_are_summed_over_lanes(native: NativeRunner, is
             with_post_ops(native, op, isa, {"gemm_few", *more})
 
 
+def test_a_few_columns_behind_whole_vectors_are_summed_over_lanes(native: NativeRunner, isa: str) -> None:
+    generator = np.random.default_rng()
+    # Columns, of which some are worth it, and those of 16 that are not; in rows and in columns.
+    for outer, many, few, pays in (
+        (1, 3, 1, True),
+        (1, 1, 4, True),
+        (2, 2, 2, True),
+        (1, 1, 12, False),
+        (1, 12, 7, False),
+    ):
+        rows, depth = int(generator.integers(330, 360)), int(generator.integers(140, 150))
+        columns = 16 * many + few
+        bias = plain(1, 1, columns) if generator.integers(2) == 1 else None
+        for tag, more in (("", {"gemm_few", "reorder"}), ("acb", {"gemm_few"})):
+            op = Matmul(
+                plain(outer, rows, depth), plain(1, depth, columns).with_tag(tag), bias, plain(outer, rows, columns)
+            )
+            found = {spec.generator for spec in primitive_desc(op, PrimitiveAttr(), target_of(isa)).program().kernels}
+            assert ("gemm" in found, "gemm_few" in found) == (True, pays)
+            if pays:
+                assert found >= more
+            args = {int(arg): integers(md.dims, int(arg)) for arg, md in op.memories().items() if arg != Arg.DST}
+            for steps in ((), (RELU, residual(op.dst)), (residual(op.dst), RELU)):
+                case = Case(f"{op} {steps}", op, {**args, **post_op_args(steps)}, PrimitiveAttr(steps))
+                native.check(case, isa)
+
+
+def test_parts_of_columns_are_even_and_the_last_one_has_a_tile_of_its_own(native: NativeRunner, isa: str) -> None:
+    # Rows and columns, then vectors of a tile, of one of the last part, and the largest tile on AVX-512.
+    for rows, columns, blocks, rest, height in (
+        (20, 40, 3, 1, 6), (20, 72, 3, 2, 6), (20, 100, 4, 3, 6), (20, 147, 4, 2, 6), (3, 129, 3, 1, 6), (2, 100, 7, 1, 2),
+        (2, 135, 5, 4, 2), (20, 17, 2, 1, 10), (14, 16, 2, 1, 14),
+    ):  # fmt: skip
+        op = Matmul(plain(1, rows, 37), plain(1, 37, columns), plain(1, 1, columns), plain(1, rows, columns))
+        args = {int(arg): integers(md.dims, int(arg)) for arg, md in op.memories().items() if arg != Arg.DST}
+        for steps in ((), (residual(op.dst), RELU)):
+            case = Case(f"{op}", op, {**args, **post_op_args(steps)}, PrimitiveAttr(steps))
+            native.check(case, isa)
+        if isa == "x86-64-v4":
+            (spec,) = primitive_desc(op, PrimitiveAttr(), target_of(isa)).program().kernels
+            found = dict(spec.params)
+            assert (found["blocks"], found["rest"]) == (blocks, rest)
+            assert isinstance(found["heights"], tuple)
+            assert found["heights"][0] == height
+
+
 def test_one_column_is_multiplied_as_one_row_is(native: NativeRunner, isa: str) -> None:
     generator = np.random.default_rng()
     for _ in range(3):

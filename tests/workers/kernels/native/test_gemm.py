@@ -40,6 +40,24 @@ def test_no_vector_lives_on_the_stack_inside_of_a_loop(
 
 
 @pytest.mark.skipif(shutil.which("objdump") is None, reason="needs objdump")
+@pytest.mark.parametrize(
+    ("heights", "blocks", "rest"),
+    [
+        pytest.param(heights, blocks, rest, marks=[] if blocks in (4, 7) else pytest.mark.slow)
+        for heights, blocks, rest in (((6, 5, 4, 3), 4, 3), ((6, 5, 4, 3), 3, 2), ((2, 1), 7, 6), ((2, 1), 5, 3))
+    ],
+)
+def test_no_vector_of_parts_of_any_width_lives_on_the_stack_inside_of_a_loop(
+    heights: tuple[int, ...], blocks: int, rest: int, tmp_path: Path
+) -> None:
+    spec = KernelSpec.of("gemm", heights=heights, blocks=blocks, rest=rest, rows=True, packs="")
+    loops = loops_with_multiplications(compile_kernel(spec, "x86-64-v4"), tmp_path)
+    assert loops
+    for body in loops:
+        assert not [line for line in body if re.search("[xyz]mm", line) and "(%rsp" in line]
+
+
+@pytest.mark.skipif(shutil.which("objdump") is None, reason="needs objdump")
 def test_tiles_of_avx2_have_few_instructions_beside_their_multiplications(tmp_path: Path) -> None:
     spec = KernelSpec.of("gemm", heights=(6, 5, 4, 3), blocks=1, rows=True, packs="")
     found = []
