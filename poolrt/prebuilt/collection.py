@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from poolrt.cachestore import Key
 from poolrt.workers.desc import PrimitiveAttr
+from poolrt.workers.desc.operations.array_call import ArrayCall
 from poolrt.workers.desc.operations.ring_ends import RingEnds
 from poolrt.workers.engines.isa import extensions_of
 from poolrt.workers.engines.target import Target
@@ -56,10 +57,11 @@ class Collection:
         self.kernels: dict[Key, tuple[PrimitiveDesc, int]] = {}
 
     def add(self, graph: Graph) -> None:
-        """Add the kernels of a graph, and those that send its runs to workers. Raises LoweringError."""
+        """Add the kernels of a graph, those that send its runs to workers, and that of small products. Raises LoweringError."""
         packed = pack_graph(graph.to_wire()[0])
         for target in self._targets:
-            self._add_primitive(primitive_desc(RingEnds(), PrimitiveAttr(), target))
+            for op in (RingEnds(), ArrayCall()):
+                self._add_primitive(primitive_desc(op, PrimitiveAttr(), target))
             for threads in _THREADS:
                 for pd in lower(parse(unpack_graph(packed)), {"cpu": target}, threads).primitives:
                     self._add_primitive(pd)
