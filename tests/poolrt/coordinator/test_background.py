@@ -116,6 +116,7 @@ _EARLY_LOAD = """
 import os, selectors, sys, threading
 
 from poolrt import Graph
+from poolrt.cachestore import CacheStore, Key
 from poolrt.coordinator.background import BackgroundThread
 from poolrt.coordinator.instructions import Lower, PendingGraph
 from poolrt.graph.packed import pack_graph
@@ -124,6 +125,8 @@ class Gate:
     def find_spec(self, name, path=None, target=None):
         assert name != "poolrt.graph.lower" or opened.wait(60)
 
+with CacheStore.connect(home=os.getcwd()) as store:
+    store.results.put(Key({"name": "any"}), b"any")  # not a new node, which prepares at once
 opened = threading.Event()
 sys.meta_path.insert(0, Gate())
 g = Graph("small")
