@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from .execution.primitive import Primitive
 
     _OnPool = Callable[[ThreadpoolInterface, tuple[int, ...]], None]
-    _Ready = tuple[tuple[int, int], Callable[[tuple[int, ...]], None], _OnPool, int, "_Near | None"]
+    _Ready = tuple[tuple[int, int], Callable[[tuple[int, ...]], None], _OnPool, int, "_Repeated | None"]
 
 #: Meaning of ``offsetc`` -> mask of dst's zero points: one value, one a column, one a row.
 _OFFSETS: Final = {"F": 0, "R": 2, "C": 1}
@@ -248,7 +248,7 @@ def _described(shape: tuple[int, ...], strides: Sequence[int], dtype: str, items
     return MemoryDesc(shape, dtype, strides=steps)
 
 
-class _Near:
+class _Repeated:
     """What computes products of row-major matrices of one shape in one call, once it is open."""
 
     __slots__ = ("_make", "execution", "run", "shape", "transa", "transb")
@@ -301,7 +301,7 @@ class _Products:
         #: it found.
         self._latest: tuple[object, _Ready | None] = (None, None)
         #: Of the shapes of the last two products, if these are row-major and small.
-        self._near: _Near | None = None
+        self._repeated: _Repeated | None = None
 
     def primitive(self, src: MemoryDesc, weights: MemoryDesc, dst: MemoryDesc, attr: PrimitiveAttr) -> Primitive:
         """Return the primitive of a product, ready to be executed."""
@@ -321,19 +321,19 @@ class _Products:
         The calling thread computes it, together with a pool's threads if there is one, which it has joined.
         """
         float32 = self._float32
-        near = self._near
-        if near is not None:
+        repeated = self._repeated
+        if repeated is not None:
             if (
                 c is None
-                and near.transa is transa
-                and near.transb is transb
-                and (pool is None or near.execution.is_serial_on(pool))
+                and repeated.transa is transa
+                and repeated.transb is transb
+                and (pool is None or repeated.execution.is_serial_on(pool))
                 and not self._verbose.executes
             ):
-                product = self._empty(near.shape, float32)
-                if near.run(a, b, product):
+                product = self._empty(repeated.shape, float32)
+                if repeated.run(a, b, product):
                     return product
-            self._near = None
+            self._repeated = None
         if type(a) is not self._array or type(b) is not self._array:
             return None
         if (a.dtype is not float32 and a.dtype != float32) or (b.dtype is not float32 and b.dtype != float32):
@@ -355,10 +355,10 @@ class _Products:
             ready = self._ready(a.shape, a.strides, b.shape, b.strides, transa, transb)
             self._latest = asked, ready
         elif c is None and strides is None and ready is not None and ready[4] is not None:
-            near = ready[4]
-            if pool is None or near.execution.is_serial_on(pool):
-                near.open()
-                self._near = near
+            repeated = ready[4]
+            if pool is None or repeated.execution.is_serial_on(pool):
+                repeated.open()
+                self._repeated = repeated
         if ready is None or self._verbose.executes:
             return None
         shape, execute, execute_on, reach, _ = ready
@@ -401,12 +401,12 @@ class _Products:
         execution = CallingThreadExecution(resource, (Arg.SRC, Arg.WEIGHTS, Arg.DST), self._scratchpads)
         # Columns are read in whole vectors; those of a single row are not.
         reach = 0 if left[0] == 1 or right[1] % _LANES == 0 else _reach(right, right_steps, 4)
-        near = None
+        repeated = None
         if self._are_there and resource.entry.scratchpad <= _LITTLE and execution.nanoseconds <= _SHORT:
-            near = _Near(
+            repeated = _Repeated(
                 execution, (left[0], right[1]), (transa, transb), lambda: self._calls(resource, (*a, 0), (*b, reach))
             )
-        return (left[0], right[1]), execution.execute, execution.execute_on, reach, near
+        return (left[0], right[1]), execution.execute, execution.execute_on, reach, repeated
 
     def _calls(self, primitive: RealizedPrimitive, *wanted: tuple[int, ...]) -> ArrayCalls:
         from .execution.array_call import ArrayCalls, array_call

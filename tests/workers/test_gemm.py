@@ -419,7 +419,7 @@ def test_repeated_products_look_at_each_matrix(size: int, transposed: tuple[bool
         for threads in (None, pool):
             for _ in range(4):
                 check(_drawn(rng, *given[0]), _drawn(rng, *given[1]), threadpool=threads)
-            assert gemm._products()._near is not None
+            assert gemm._products()._repeated is not None
             a, b = _drawn(rng, *given[0]), _drawn(rng, *given[1])
             for left, right in (
                 (a.astype(np.float32, order="F"), b),
@@ -461,7 +461,7 @@ def test_repeated_products_side_by_side_and_within_one_another_have_matrices_of_
         with ThreadPoolExecutor(4) as threads:
             list(threads.map(check, [first + number % 8 for number in range(200)]))
         check(first)
-        assert gemm._products()._near is not None
+        assert gemm._products()._repeated is not None
         file = "workers/execution/array_call.py"
         assert at_each_line(lambda: check(first, 1), lambda: check(first + 1, 1), file) > 5
 
@@ -474,4 +474,4 @@ def test_shapes_in_turn_are_not_looked_at_by_compiled_code() -> None:
     for _ in range(3):
         for a, b in pairs:
             assert (sgemm(a, b) == len(a)).all()
-            assert gemm._products()._near is None
+            assert gemm._products()._repeated is None
