@@ -173,17 +173,26 @@ def test_lists_of_numbers_are_packed_without_a_pickle_and_no_others() -> None:
             unpack_scalar(wrong)
 
 
-def test_calls_of_a_list_are_given_to_all_workers_alike(own_pool: poolrt.Pool) -> None:
-    _warm(own_pool, _where, 0.0)
+def test_calls_of_a_list_are_given_to_all_workers_alike(own_pool: poolrt.Pool, tmp_path: Path) -> None:
+    """None ends before all are given, however long that takes."""
+    path = tmp_path / "given"
+    path.touch()
+    _warm(own_pool, _where, str(path))
+    path.unlink()
     rings = own_pool._session.link.client.calls._rings.values()
     before = [each.ring.submitted for each in rings]
-    results = own_pool.map(_where, [0.2] * 8)
-    assert [each.ring.submitted - count for each, count in zip(rings, before, strict=True)] == [4, 4]
+    results = own_pool.map(_where, [str(path)] * 8)
+    given = [each.ring.submitted - count for each, count in zip(rings, before, strict=True)]
+    path.touch()
+    assert given == [4, 4]
     assert len({*results}) == 2
 
 
-def _where(seconds: float) -> int:
-    time.sleep(seconds)
+def _where(path: str) -> int:
+    """Return the process once a file is there."""
+    deadline = time.monotonic() + BOUND_S
+    while not os.path.exists(path) and time.monotonic() < deadline:
+        time.sleep(0.01)
     return os.getpid()
 
 
