@@ -39,7 +39,7 @@ def reverse(call: NodeCall, source: Operand, lengths: Operand, time_axis: int, b
     steps, batch = sizes[time_axis], sizes[batch_axis]
     _check_lengths(call, lengths, batch, steps)
     lined = call.math.reshape(lengths, [batch if axis == batch_axis else 1 for axis in range(rank)])
-    return _Ends(call, lined, steps, time_axis).turn(source)
+    return _Ends(call, lined, steps, time_axis, batch_axis).turn(source)
 
 
 def run_uneven(call: NodeCall, operator: _Operator, recurs: str) -> tuple[Operand | None, ...]:
@@ -51,7 +51,7 @@ def run_uneven(call: NodeCall, operator: _Operator, recurs: str) -> tuple[Operan
     m, turned = call.math, bool(call.integer("layout", 0))
     source = m.transpose(call.real(0), (1, 0, 2)) if turned else call.real(0)
     steps, batch, _ = shape_of(source)
-    ends = _Ends(call, m.reshape(call.operand(4), (1, batch, 1)), steps, 0)
+    ends = _Ends(call, m.reshape(call.operand(4), (1, batch, 1)), steps, 0, 1)
     backwards = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}[
         call.text("direction", "forward")
     ]
@@ -102,12 +102,12 @@ class _Direction:
 
 
 class _Ends:
-    """Where sequences end; ``lengths`` have a size of 1 along all axes but that of the batch."""
+    """Where sequences end; ``lengths`` have a size of 1 along all axes but that of the ``batch``."""
 
-    def __init__(self, call: NodeCall, lengths: Operand, steps: int, axis: int) -> None:
+    def __init__(self, call: NodeCall, lengths: Operand, steps: int, axis: int, batch: int) -> None:
         m = self._math = call.math
         most, zero, one = (np.asarray(number, np.int64) for number in (steps, 0, 1))
-        self._axis = axis
+        self._axis, self._batch = axis, batch
         self._lengths = m.binary(m.binary(m.cast(lengths, "int64"), most, "min"), zero, "max")
         numbers = np.arange(steps, dtype=np.int64).reshape(
             [-1 if each == axis else 1 for each in range(len(lengths.shape))]
@@ -120,7 +120,7 @@ class _Ends:
 
     def turn(self, x: Operand) -> Operand:
         """Return the elements before the ends in the opposite order."""
-        return self._math.gather_elements(x, self._math.expand(self._places, shape_of(x)), self._axis)
+        return self._gather(x, self._places)
 
     def cut(self, x: Operand) -> Operand:
         """Return zeros behind the ends."""
@@ -128,9 +128,27 @@ class _Ends:
 
     def last(self, x: Operand) -> Operand:
         """Return the last element of each sequence."""
-        m, sizes = self._math, list(shape_of(x))
-        sizes[self._axis] = 1
-        return self.of_some(m.gather_elements(x, m.expand(self._last, sizes), self._axis))
+        return self.of_some(self._gather(x, self._last))
+
+    def _gather(self, x: Operand, places: Operand) -> Operand:
+        """Return elements at places along the axis; each sequence of the batch has its own. Places have the rank of x.
+
+        If the places are known and both axes are neighbours, whole rows are copied. An index for each element would be a
+        constant with as many elements as x.
+        """
+        m, axis, batch, sizes = self._math, self._axis, self._batch, shape_of(x)
+        if isinstance(places, Value) or abs(axis - batch) != 1:
+            wanted = [shape_of(places)[axis] if each == axis else size for each, size in enumerate(sizes)]
+            return m.gather_elements(x, m.expand(places, wanted), axis)
+        first, last = sorted((axis, batch))
+        steps = np.moveaxis(places, axis, 0).reshape(shape_of(places)[axis], -1)
+        batches = np.arange(sizes[batch])
+        if axis < batch:
+            rows = steps * sizes[batch] + batches
+        else:
+            rows = (steps + batches * sizes[axis]).T
+        merged = m.reshape(x, (*sizes[:first], -1, *sizes[last + 1 :]))
+        return m.reshape(m.take(merged, rows.reshape(-1), first), (*sizes[:first], *rows.shape, *sizes[last + 1 :]))
 
     def of_some(self, state: Operand) -> Operand:
         """Return a state with zeros for sequences without elements, as in ONNX Runtime."""

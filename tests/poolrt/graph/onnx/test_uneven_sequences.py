@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -189,3 +190,24 @@ def test_a_run_reads_how_much_is_reversed(axes: tuple[int, int]) -> None:
     compare(interpret(load_onnx(model), feeds), rival(model, feeds), 0)
     known = load_onnx(model, values={"lengths": feeds["lengths"]})
     compare(interpret(known, {"x": x}), rival(model, feeds), 0)
+
+
+@pytest.mark.parametrize("axes", [(0, 1), (1, 0), (2, 1), (0, 2), (2, 0)])
+@pytest.mark.parametrize("sizes", [(6, 5, 7, 4), (1, 5, 3, 1), (5, 1, 1, 9), (1, 1, 1, 1)])
+def test_known_lengths_move_rows(axes: tuple[int, int], sizes: tuple[int, ...]) -> None:
+    rng, (time, batch) = np.random.default_rng(), axes
+    x, lengths = rng.standard_normal(sizes).astype(np.float32), rng.integers(0, sizes[time] + 1, sizes[batch])
+    node = helper.make_node("ReverseSequence", ["x", "lengths"], ["y"], time_axis=time, batch_axis=batch)
+    port = helper.make_tensor_value_info("x", TensorProto.FLOAT, x.shape)
+    result = helper.make_tensor_value_info("y", TensorProto.FLOAT, x.shape)
+    graph = helper.make_graph([node], "reversed", [port], [result], [numpy_helper.from_array(lengths, "lengths")])
+    model = load_onnx(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8))
+    wanted = np.moveaxis(x.copy(), (time, batch), (0, 1))
+    for number, length in enumerate(lengths):
+        wanted[:length, number] = wanted[:length, number][::-1]
+    wanted = np.moveaxis(wanted, (0, 1), (time, batch))
+    np.testing.assert_array_equal(interpret(model, {"x": x})["y"], wanted)
+    if abs(time - batch) == 1:
+        # An index for each row, not for each element.
+        _, constants = model.to_wire()
+        assert all(math.prod(array.dims) <= sizes[time] * sizes[batch] for array in constants)
