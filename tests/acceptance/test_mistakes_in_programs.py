@@ -86,7 +86,7 @@ GRAPHS: Final[list[tuple[Callable[[Any, Any], object], str]]] = [
         lambda g, x: g.binary(x, x, "plus"),
         "GraphError: binary 'binary_0': algorithm: unknown 'plus'; known: add, sub, mul, div, max, min, ge, gt, le, lt, eq, "
         "ne, and, or, xor, mod, fmod, floor_div, trunc_div, pow, bit_and, bit_or, bit_xor, shift_left, shift_right, "
-        "wrap_add, wrap_sub, wrap_mul, wrap_pow; "
+        "wrap_add, wrap_sub, wrap_mul, wrap_pow, wrap_abs_diff; "
         "'plus' is 'add' here",
     ),
     (

@@ -46,7 +46,8 @@ class Pointwise(Family):
         Or with ``pow``, src0 to the power of src1, with the special values of C's.
         Or bit by bit, integers of one type: ``bit_and bit_or bit_xor``, and ``shift_left shift_right`` by src1 places.
         ``wrap_add wrap_sub wrap_mul wrap_pow`` are sums, differences, products and powers of integers of one type that wrap as
-        NumPy's do; a power with a negative exponent is 0 unless its base is 1 or -1.
+        NumPy's do; a power with a negative exponent is 0 unless its base is 1 or -1. ``wrap_abs_diff`` is the absolute
+        difference.
         Sums, differences and products of int64, int16 and unsigned integers of 16 to 64 bits are exact and wrap; those of
         int32, int8 and uint8 saturate, as oneDNN's do.
 

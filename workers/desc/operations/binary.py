@@ -14,7 +14,8 @@ from ..op_desc import OpDesc, one_of, require
 
 #: Functions of the bits of integers, which post-ops do not have.
 BITWISE_ALGORITHMS: Final = (
-    "bit_and", "bit_or", "bit_xor", "shift_left", "shift_right", "wrap_add", "wrap_sub", "wrap_mul", "wrap_pow"
+    "bit_and", "bit_or", "bit_xor", "shift_left", "shift_right", "wrap_add", "wrap_sub", "wrap_mul", "wrap_pow",
+    "wrap_abs_diff",
 )  # fmt: skip
 
 
@@ -29,7 +30,8 @@ class Binary(OpDesc):
     The sums, differences and products of tensors of one type of `WRAPPING` wrap and are exact; those of other integers
     saturate. ``bit_and bit_or bit_xor`` combine bits; ``shift_left`` and ``shift_right`` shift those of src0 by src1 places, a
     negative number as if it were a large one; ``wrap_add wrap_sub wrap_mul wrap_pow`` are the low bits of a sum, a difference, a
-    product and a power, which is 0 if its exponent is negative unless its base is 1 or -1. These take integers of one type.
+    product and a power, which is 0 if its exponent is negative unless its base is 1 or -1, and ``wrap_abs_diff`` those of the
+    absolute difference. These take integers of one type.
     """
 
     kind: ClassVar[str] = "binary"

@@ -103,6 +103,9 @@ def _combined(b: Builder, function: str, kind: str, x: Value, y: Value) -> Value
         return {"and": b.and_, "or": b.or_, "xor": b.xor}[function](left, right)
     if function.startswith(("bit_", "shift_")):
         return _bitwise(b, function, kind, x, y)
+    if function == "wrap_abs_diff":
+        less = (b.icmp_signed if kind[0] == "s" else b.icmp_unsigned)("<", x, y)
+        return b.select(less, b.sub(y, x), b.sub(x, y))
     if function == "wrap_pow":
         return _whole_power(b, kind, x, y)
     if function.startswith("wrap_"):

@@ -44,7 +44,7 @@ def _of_whole(m: Tensors, x: Value, algorithm: str) -> Operand | None:
         return m.binary(x, zero, "max")
     if algorithm != "abs":
         return None
-    return m.binary(x, _wrapped(m, zero, x, "sub"), "max") if LIMITS[x.dtype][0] else x
+    return m.binary(x, zero, "wrap_abs_diff") if LIMITS[x.dtype][0] else x
 
 
 def _wrapped(m: Tensors, left: Operand, right: Operand, algorithm: str) -> Operand:

@@ -38,6 +38,7 @@ COMPARISONS: Final = {
 BITS: Final[dict[str, Any]] = {
     "bit_and": np.bitwise_and, "bit_or": np.bitwise_or, "bit_xor": np.bitwise_xor, "shift_left": np.left_shift,
     "shift_right": np.right_shift, "wrap_add": np.add, "wrap_sub": np.subtract, "wrap_mul": np.multiply,
+    "wrap_abs_diff": lambda x, y: np.where(x < y, y - x, x - y),
     "wrap_pow": lambda x, y: np.where((y < 0) & (abs(x) != 1), 0, np.power(x, np.where(y < 0, y & 1, y))),
 }  # fmt: skip
 REDUCTIONS: Final[dict[str, Any]] = {"sum": np.sum, "mul": np.prod, "max": np.max, "min": np.min}
@@ -113,7 +114,7 @@ def test_arithmetic_that_wraps_is_broadcast(native: NativeRunner, isa: str, dtyp
     ):
         x, y = drawn(left, dtype), drawn(right, dtype)
         for first, second in ((x, y), (y, x)):
-            for algorithm in ("wrap_add", "wrap_sub", "wrap_mul"):
+            for algorithm in ("wrap_add", "wrap_sub", "wrap_mul", "wrap_abs_diff"):
                 wanted = BITS[algorithm](first, second)
                 src0, src1, dst = (MemoryDesc(each.shape, dtype) for each in (first, second, wanted))
                 both(native, Binary(src0, src1, dst, algorithm), {Arg.SRC: first, Arg.SRC_1: second}, wanted, isa)

@@ -36,6 +36,7 @@ SHIFT_LEFT: Final = BINARY["shift_left"]
 WRAP_ADD: Final = BINARY["wrap_add"]
 WRAP_SUB: Final = BINARY["wrap_sub"]
 WRAP_POW: Final = BINARY["wrap_pow"]
+WRAP_ABS_DIFF: Final = BINARY["wrap_abs_diff"]
 
 
 def binary(algorithm: int, x: float, y: float) -> float:
@@ -110,6 +111,8 @@ def bitwise(algorithm: int, x: int, y: int, code: int, bits: int) -> int:
         return x ^ y
     if algorithm == WRAP_POW:
         return whole_power(x, y, code)
+    if algorithm == WRAP_ABS_DIFF:
+        return y - x if is_less(x, y, code) else x - y
     if algorithm >= WRAP_ADD:
         return x + y if algorithm == WRAP_ADD else x - y if algorithm == WRAP_SUB else x * y
     large = y < 0 or y >= bits

@@ -47,6 +47,8 @@ static long bitwise(long algorithm, long x, long y, int type)
     case BINARY_WRAP_ADD: return (long)((ulong)x + (ulong)y);
     case BINARY_WRAP_SUB: return (long)((ulong)x - (ulong)y);
     case BINARY_WRAP_MUL: return (long)((ulong)x * (ulong)y);
+    case BINARY_WRAP_ABS_DIFF:
+        return is_signed ? (long)abs_diff(x, y) : (long)abs_diff((ulong)x, (ulong)y);
     case BINARY_WRAP_POW: return whole_power((ulong)x, (ulong)y, is_signed && y < 0);
     }
     if (large)
