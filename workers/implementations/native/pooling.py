@@ -45,8 +45,8 @@ _CACHED = 1 << 13
 _NARROW = ("f16", "bf16")
 #: Types of maxima that a kernel of their own compares exactly.
 _LONGS = ("s64", "u64")
-#: Elements of windows along rows that are reduced one after the other.
-_RUN = 32
+#: Elements of windows along rows that are reduced one after the other, at least, and by how many they move.
+_RUN, _APART = 16, 5
 #: Spatial dimensions that the kernels' geometry has.
 _SPATIAL = 3
 
@@ -94,14 +94,20 @@ class NativePooling(NativeImplementation[Pooling]):
         if _is_whole(op):
             return self._one(op, "whole", (*memories, ("i", math.prod(op.src.dims[2:]))), images, b"")
         if _are_runs(op):
-            return self._one(op, "whole", (*memories, ("i", op.kernel[-1])), op.dst.elements, b"")
+            kernel = KernelSpec.of(
+                "pooling_runs", algorithm="max" if op.algorithm == "max" else "avg", dtype=op.dst.dtype
+            )
+            numbers = (op.src.dims[-1], op.dst.dims[-1], op.kernel[-1], op.strides[-1])
+            args = (*memories, *(("i", number) for number in numbers))
+            return Program((kernel,), (Launch(0, args, op.dst.elements),))
         if _is_pairs(op) and not _shares_slabs(deep):
             kernel = KernelSpec.of("pooling_pairs", algorithm="max" if op.algorithm == "max" else "avg")
             launch = Launch(0, (*memories, ("t", 0)), images * math.prod(op.dst.dims[2:-2]))
             return Program((kernel,), (launch,), tables=tables)
         if vectors := _takes_planes(op, target.isa):
             part: dict[str, str | int] = {"algorithm": op.algorithm, "window": op.kernel[-1], "stride": op.strides[-1]}
-            kernel = KernelSpec.of("pooling_planes", **part, vectors=vectors)
+            step = op.dilations[-1] + 1 if any(op.dilations[-2:]) else 0
+            kernel = KernelSpec.of("pooling_planes", **part, vectors=vectors, step=step)
             launch = Launch(0, (*memories, ("t", 0)), images * math.prod(op.dst.dims[2:-2]))
             return Program((kernel,), (launch,), tables=tables)
         if _is_doubled(op):
@@ -142,11 +148,14 @@ class NativePooling(NativeImplementation[Pooling]):
     def _one(self, op: Pooling, part: str, args: tuple[LaunchArgument, ...], work: int, tables: bytes) -> Program:
         kernel = KernelSpec.of("pooling", algorithm=op.algorithm, part=part, dtype=op.dst.dtype)
         if op.dst.dtype == "f32" and _slides(op, 3):
-            kernel = KernelSpec.of("pooling_slide", algorithm=op.algorithm, part=part, window=3)
+            kernel = KernelSpec.of("pooling_slide", algorithm=op.algorithm, part=part, window=3, gaps=False)
+        elif part == "rows" and _slides_with_gaps(op):
+            window = op.kernel[-1]
+            kernel = KernelSpec.of("pooling_slide", algorithm=op.algorithm, part=part, window=window, gaps=True)
         elif part == "rows" and _is_near(op):
             kernel = KernelSpec.of("pooling_near", algorithm=op.algorithm, dtype=op.dst.dtype, window=op.kernel[-1])
         elif part == "rows" and op.dst.dtype == "f32" and _slides(op, 2):
-            kernel = KernelSpec.of("pooling_slide", algorithm=op.algorithm, part=part, window=2)
+            kernel = KernelSpec.of("pooling_slide", algorithm=op.algorithm, part=part, window=2, gaps=False)
         elif part == "rows" and _shifts(op):
             moves = {"window": op.kernel[-1], "stride": op.strides[-1]}
             kernel = KernelSpec.of("pooling_shifts", algorithm=op.algorithm, dtype=op.dst.dtype, **moves)
@@ -198,10 +207,10 @@ def _leave(op: Pooling) -> bool:
 
 
 def _are_runs(op: Pooling) -> bool:
-    """Return whether windows are runs of many elements, one after the other."""
-    length, rows = op.kernel[-1], op.src.dims[2:-1] == op.dst.dims[2:-1] and set(op.kernel[:-1]) <= {1}
-    follow = op.strides[-1] == length >= _RUN and op.src.dims[-1] == length * op.dst.dims[-1]
-    return rows and follow and not any((op.dilations[-1], *op.padding_l))
+    """Return whether windows are runs of many elements of rows, and begin so far apart that few share an element."""
+    length, stride, rows = op.kernel[-1], op.strides[-1], op.src.dims[2:-1] == op.dst.dims[2:-1]
+    within = (op.dst.dims[-1] - 1) * stride + length <= op.src.dims[-1] and not any((op.dilations[-1], *op.padding_l))
+    return rows and set(op.kernel[:-1]) <= {1} and within and length >= _RUN and stride >= _APART
 
 
 def _is_whole(op: Pooling, first: int = 0) -> bool:
@@ -255,11 +264,22 @@ def _shares_slabs(op: Pooling) -> bool:
 
 def _slides(op: Pooling, window: int) -> bool:
     """Return whether flat windows of ``window`` rows and columns move by one in planes that are not windows themselves."""
+    return _moves_by_one(op, window) and not any(op.dilations[-2:]) and not _is_whole(op)
+
+
+def _slides_with_gaps(op: Pooling) -> bool:
+    """Return whether windows of f32 with gaps move by one, with rows and columns that are combined in registers."""
+    few = any(_moves_by_one(op, window) for window in (2, _FEW_COLUMNS))
+    return few and op.dst.dtype == "f32" and any(op.dilations[-2:]) and op.dst.dims[-1] >= LANES
+
+
+def _moves_by_one(op: Pooling, window: int) -> bool:
+    """Return whether flat windows of ``window`` rows and columns move by one."""
     if len(op.kernel) < 2:
         return False
     *deep, height, width = zip(op.kernel, op.strides, op.dilations, op.padding_l, strict=True)
     flat = all(each == (1, 1, 0, 0) for each in deep) and op.src.dims[2:-2] == op.dst.dims[2:-2]
-    return flat and all(each[:3] == (window, 1, 0) for each in (height, width)) and not _is_whole(op)
+    return flat and all(each[:2] == (window, 1) for each in (height, width))
 
 
 def _takes_planes(op: Pooling, isa: str) -> int:
@@ -269,12 +289,13 @@ def _takes_planes(op: Pooling, isa: str) -> int:
     window, stride = op.kernel[-1], op.strides[-1]
     few = max(window, stride) <= _SHIFTS and 4 * math.prod(op.src.dims[-2:]) <= _PLANE
     # Vectors of 16 slide over windows of 2 x 2 in less time than permutations take; halves of them do not.
-    slides = _slides(op, 3) or (isa == "x86-64-v4" and _slides(op, 2))
-    if op.dst.dtype != "f32" or any(op.dilations) or not (flat and few) or slides or _is_near(op):
+    slides = _slides(op, 3) or (isa == "x86-64-v4" and _slides(op, 2)) or _slides_with_gaps(op)
+    if op.dst.dtype != "f32" or not (flat and few) or slides or _is_near(op):
         return 0
     if _is_doubled(op) and min(op.kernel[-2:]) >= _DOUBLED.get(isa, 0):
         return 0
-    vectors = -(-((min(op.dst.dims[-1], LANES) - 1) * stride + window) // LANES)
+    span = (window - 1) * (op.dilations[-1] + 1) + 1
+    vectors = -(-((min(op.dst.dims[-1], LANES) - 1) * stride + span) // LANES)
     return vectors if vectors <= _VECTORS.get(isa, 0) else 0
 
 

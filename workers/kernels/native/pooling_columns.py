@@ -30,10 +30,11 @@ class Columns:
     apart: Any  #: (columns in order) -> the same, if no window sees others
 
 
-def make_columns(dtype: str, stride: int, window: int, takes_max: bool, vectors: int = 0) -> Columns:
+def make_columns(dtype: str, stride: int, window: int, takes_max: bool, vectors: int = 0, step: int = 1) -> Columns:
     """Return the intrinsics for windows of ``window`` columns that move by ``stride``.
 
-    Sorted columns are in as many vectors, 2 to 4; columns that `apart` sees are in any number of ``vectors``.
+    Sorted columns are in as many vectors, 2 to 4; columns that `apart` sees are in any number of ``vectors``, and those of
+    a window are ``step`` apart.
     """
     of = elements(dtype)
     lanes = vector if of.real is np.float32 else doubles
@@ -111,7 +112,7 @@ def make_columns(dtype: str, stride: int, window: int, takes_max: bool, vectors:
             values = parts(b, a[0])
             found: Value | None = None
             for column in range(window):
-                value = _picked(b, values, [stride * lane + column for lane in range(LANES)])
+                value = _picked(b, values, [stride * lane + step * column for lane in range(LANES)])
                 found = value if found is None else combine(b, value, found)
             return found
 

@@ -50,6 +50,78 @@ def test_windows_that_are_runs_of_rows_are_reduced_as_wholes(dtype: str, algorit
 
 
 @pytest.mark.parametrize("dtype", ["f32", "f16", "f64", "s32"])
+@pytest.mark.parametrize("algorithm", ["max", "avg_include_padding", "avg_exclude_padding"])
+@pytest.mark.one_in(3)
+def test_runs_may_share_elements_and_leave_some(algorithm: str, dtype: str, isa: str, native: NativeRunner) -> None:
+    rng = np.random.default_rng()
+    fixed = [((2, 3, 130), 64, 64), ((1, 2, 3, 100), 17, 17), ((2, 2, 1, 2, 50), 16, 5), ((1, 1, 333), 40, 7)]
+    for dims, length, stride in (*fixed, ((2, 3, 200), int(rng.integers(16, 150)), int(rng.integers(5, 60)))):
+        values = rng.integers(-90, 0, dims).astype(numpy_type(dtype))
+        if algorithm == "max" and dtype[0] == "f":
+            values[rng.random(dims) < 0.1] = np.nan
+        seen = np.lib.stride_tricks.sliding_window_view(values.astype(np.float64), length, -1)[..., ::stride, :]
+        exact = np.where(np.isnan(seen), -np.inf, seen).max(-1) if algorithm == "max" else seen.mean(-1)
+        ones = (1,) * (len(dims) - 3)
+        src, dst, zeros = MemoryDesc(dims, dtype), MemoryDesc(exact.shape, dtype), (*(0 for _ in ones), 0)
+        op = Pooling(src, dst, algorithm, (*ones, length), (*ones, stride), zeros, zeros, zeros)
+        pd = primitive_desc(op, PrimitiveAttr(), target_of(isa))
+        assert [spec.generator for spec in pd.program().kernels] == ["pooling_runs"], f"{op}"
+        found = native.results(pd, {Arg.SRC: values})[Arg.DST].astype(np.float64)
+        np.testing.assert_allclose(found, np.rint(exact) if dtype == "s32" else exact, 1e-3 if dtype == "f16" else 1e-6)
+
+
+GAPS = [
+    pytest.param((14, 56), (3, 3), (1, 1), (1, 1), "pooling_slide", id="long rows"),
+    pytest.param((9, 16), (2, 2), (1, 1), (2, 1), "pooling_slide", id="rows of 16"),
+    pytest.param((11, 40), (3, 3), (1, 1), (0, 2), "pooling_slide", id="gaps between columns only"),
+    pytest.param((11, 40), (3, 3), (1, 1), (3, 0), "pooling_slide", id="gaps between rows only"),
+    pytest.param((14, 14), (3, 3), (1, 1), (1, 1), "pooling_planes", id="short rows"),
+    pytest.param((28, 28), (3, 3), (2, 2), (1, 1), "pooling_planes", id="moved by two"),
+    pytest.param((31, 21), (2, 3), (1, 1), (2, 1), "pooling_planes", id="windows that are no squares"),
+    pytest.param((9, 12), (3, 2), (2, 1), (1, 0), "pooling_planes", id="gaps between rows of short planes"),
+    pytest.param((6, 9, 33), (2, 3, 3), (1, 1, 1), (1, 2, 2), "pooling_slide", id="volumes"),
+    pytest.param((6, 9, 11), (2, 3, 3), (2, 1, 1), (1, 1, 1), "pooling", id="volumes moved by two"),
+]
+
+
+@pytest.mark.parametrize(("size", "window", "strides", "gaps", "kernel"), GAPS)
+@pytest.mark.parametrize("algorithm", ["max", "avg_include_padding", "avg_exclude_padding"])
+@pytest.mark.one_in(4)
+def test_windows_with_gaps_are_those_of_numpy(
+    algorithm: str, size: tuple[int, ...], window: tuple[int, ...], strides: tuple[int, ...], gaps: tuple[int, ...],
+    kernel: str, isa: str, native: NativeRunner,
+) -> None:  # fmt: skip
+    rng, axes = np.random.default_rng(), len(size)
+    reach = tuple((count - 1) * (gap + 1) + 1 for count, gap in zip(window, gaps, strict=True))
+    before = tuple(int(rng.integers(0, length)) for length in reach)
+    after = tuple(length - 1 - left for length, left in zip(reach, before, strict=True))
+    values = rng.integers(-90, 90, (2, 3, *size)).astype(np.float32)
+    if algorithm == "max":
+        values[rng.random(values.shape) < 0.1] = np.nan
+    fill = {"max": -np.inf, "avg_include_padding": 0.0, "avg_exclude_padding": np.nan}[algorithm]
+    around = [(0, 0), (0, 0), *zip(before, after, strict=True)]
+    padded = np.pad(values.astype(np.float64), around, constant_values=fill)
+    seen = np.lib.stride_tricks.sliding_window_view(padded, reach, tuple(range(2, 2 + axes)))
+    every = slice(None)
+    seen = seen[every, every, *(slice(None, None, s) for s in strides), *(slice(None, None, g + 1) for g in gaps)]
+    inner = tuple(range(-axes, 0))
+    if algorithm == "max":
+        exact = np.where(np.isnan(seen), -np.inf, seen).max(inner)
+    elif algorithm == "avg_include_padding":
+        exact = seen.mean(inner)
+    else:
+        counted = (~np.isnan(seen)).sum(inner)
+        exact = np.nansum(seen, inner) / np.maximum(counted, 1)
+    src, dst = MemoryDesc(values.shape, "f32"), MemoryDesc(exact.shape, "f32")
+    op = Pooling(src, dst, algorithm, window, strides, gaps, before, after)
+    pd = primitive_desc(op, PrimitiveAttr(), target_of(isa))
+    if isa == "x86-64-v4":
+        assert kernel in str(pd.program().kernels), f"{op}"
+    got = native.results(pd, {Arg.SRC: values})[Arg.DST]
+    np.testing.assert_allclose(got, exact, 1e-6, 1e-6, err_msg=f"{op}")
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f16", "f64", "s32"])
 @pytest.mark.parametrize("algorithm", ["max", "avg_exclude_padding"])
 @pytest.mark.one_in(3)
 def test_windows_of_each_type_and_random_size_are_numpys(dtype: str, algorithm: str, native: NativeRunner) -> None:
