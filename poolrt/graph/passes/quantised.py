@@ -15,10 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from poolrt.cachestore.deferred_dataclass import dataclass, replace
-from poolrt.workers.desc import LIMITS, Arg
+from poolrt.workers.desc import LIMITS, Arg, MemoryDesc
 
 from ..constant import Constant
 from ..ir import GraphIR, Node, PostOpUse, QuantisationUse
+from .quantising import are_in_rows
 from .rewriter import Rewriter, only_reader
 
 _PRODUCTS: Final = ("convolution", "matmul", "inner_product")
@@ -216,8 +217,7 @@ class _Finder:
 
     def _combination(self, node: Node) -> list[Node]:
         """Add or multiply two quantised tensors as they are stored, if the result is quantised again."""
-        operands = node.inputs if self._is_addition(node) else self._factors(node)
-        stored = [self.dequantised(value) for value in operands]
+        stored = [self.dequantised(value) for value in self._operands(node)]
         if len(stored) != 2 or any(each is None or each.mask for each in stored):
             return []
         results, post_ops = [node.output], list[PostOpUse]()
@@ -228,7 +228,23 @@ class _Finder:
             results.append(reader.output)
             post_ops.append(bound)
         algorithm = str(node.attrs.get("algorithm", "add"))
-        return self._quantised_node(node, "binary", {"algorithm": algorithm}, stored, results, tuple(post_ops))
+        nodes = self._quantised_node(node, "binary", {"algorithm": algorithm}, stored, results, tuple(post_ops))
+        return [*self._widened(nodes[0]), *nodes[1:]] if nodes else []
+
+    def _widened(self, node: Node) -> list[Node]:
+        """Return a combination, after a view of its second operand with as many dimensions as the result."""
+        second, dims = node.inputs[1], self._ir.values[node.output].dims
+        known = self._ir.values.get(second)
+        constant = self._ir.constants.get(second, self.new.constants.get(second))
+        sizes = constant.dims if known is None and constant is not None else self._ir.values[second].dims
+        if len(sizes) == len(dims):
+            return [node]
+        wide = (*(1,) * (len(dims) - len(sizes)), *sizes)
+        if constant is not None:
+            return [replace(node, inputs=(node.inputs[0], self.new.constant(constant.reshape(wide))))]
+        value = self.new.value(MemoryDesc(wide, self._dtype(second)))
+        view = Node("reshape", f"{node.name}/wide", (second,), (value,), {"shape": wide, "axes": ()})
+        return [view, replace(node, inputs=(node.inputs[0], value))]
 
     def _function(self, node: Node) -> list[Node]:
         """Apply a function to a quantised tensor as it is stored, if the result is quantised again."""
@@ -264,19 +280,27 @@ class _Finder:
             )
         ]  # fmt: skip
 
-    def _factors(self, node: Node) -> tuple[int, ...]:
-        """Return the operands of a multiplication, a number or one for each channel second; nothing if there are others."""
-        if node.kind != "binary" or node.attrs["algorithm"] != "mul" or node.quantisation:
+    def _operands(self, node: Node) -> tuple[int, ...]:
+        """Return the operands of an addition or multiplication, first one with all elements; nothing if there are others.
+
+        The second may have numbers that differ along some dimensions, as divisors may.
+        """
+        if self._is_addition(node):
+            return node.inputs
+        if node.kind != "binary" or node.attrs["algorithm"] not in ("add", "mul") or node.quantisation:
             return ()
         first, second = node.inputs
         dims = self._ir.values[node.output].dims
         if self._ir.values[first].dims != dims:
             first, second = second, first
         sizes = self._ir.values[second].dims
-        channels = (1, *dims[1:2], *(1,) * (len(dims) - 2))
-        fits = sizes == dims or (
-            len(sizes) == len(dims) and (math.prod(sizes) == 1 or (dims[0], sizes) == (1, channels))
-        )
+        producer = self._producers.get(second)
+        if producer is not None and producer.kind == "reshape":
+            inner = self._ir.values[producer.inputs[0]].dims
+            if sizes == (*(1,) * (len(sizes) - len(inner)), *inner):
+                second = producer.inputs[0]
+        wide = (*(1,) * (len(dims) - len(sizes)), *sizes)
+        fits = are_in_rows(dims, [dim for dim, size in enumerate(wide) if size != 1])
         return (first, second) if self._ir.values[first].dims == dims and fits else ()
 
     def _same(self, node: Node) -> list[Node]:

@@ -1,6 +1,6 @@
-"""Quantise in one step what a graph spells out: a division, rounding, a zero point, and a type of 8 bits.
+"""Quantise in one step what a graph spells out: a division, rounding, a zero point, and a type of 8 or 16 bits.
 
-There is one divisor, or one for each index of a dimension. Zero points are one number, or constants along that dimension.
+There is one divisor, or they differ along some dimensions. Zero points are one number, or constants along those dimensions.
 
 A reorder with a scale and a zero point would round after the zero point is added, which differs for halves.
 """
@@ -10,13 +10,13 @@ from __future__ import annotations
 import numpy as np
 
 from poolrt.cachestore.deferred_dataclass import dataclass, replace
-from poolrt.workers.desc import LIMITS, Arg, MemoryDesc
+from poolrt.workers.desc import LIMITS, Arg, MemoryDesc, item_size
 
 from ..constant import Constant
 from ..ir import GraphIR, Node, PostOpUse, QuantisationUse
 from .rewriter import Rewriter, only_reader
 
-_BYTES = ("u8", "s8")
+_QUANTISED = ("u8", "s8", "u16", "s16")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class _Match:
 
 
 def quantise_at_once(ir: GraphIR) -> GraphIR:
-    """Replace round(x / scale) + zero point, converted to u8 or s8, by one division that rounds, on the CPU."""
+    """Replace round(x / scale) + zero point, converted to 8 or 16 bits, by one division that rounds, on the CPU."""
     readers, leaving = ir.readers(), ir.output_values()
     found: dict[int, _Match] = {}
     for node in ir.nodes:
@@ -69,9 +69,9 @@ def _match(node: Node, ir: GraphIR, readers: dict[int, list[Node]], leaving: fro
     if values[source] != values[node.output] or values[source].dtype != "f32" or values[scale].dtype != "f32":
         return None
     varies = [dim for dim, size in enumerate(values[scale].dims) if size != 1]
-    if len(varies) > 1:
+    if varies and (len(values[scale].dims) != len(dims) or any(values[scale].dims[dim] != dims[dim] for dim in varies)):
         return None
-    if varies and (len(values[scale].dims) != len(dims) or values[scale].dims[varies[0]] != dims[varies[0]]):
+    if not are_in_rows(dims, varies):
         return None
     replaced = [node.output]
     reader = only_reader(node.output, readers, leaving)
@@ -92,22 +92,30 @@ def _match(node: Node, ir: GraphIR, readers: dict[int, list[Node]], leaving: fro
             computed = added
         else:
             numbers = constant.float64().reshape(-1)
-            if not (np.all(numbers == np.trunc(numbers)) and np.all(np.abs(numbers) <= LIMITS["u8"][1])):
+            if not (np.all(numbers == np.trunc(numbers)) and np.all(np.abs(numbers) <= LIMITS["u16"][1])):
                 return None
             if np.all(numbers == numbers[:1]):
                 numbers = numbers[:1]
             elif values[added].dims != values[scale].dims:
                 return None
             else:
-                mask = 1 << varies[0]
+                mask = sum(1 << dim for dim in varies)
             points = tuple(int(number) for number in numbers)
         replaced.append(reader.output)
         reader = only_reader(reader.output, readers, leaving)
     if reader is None or reader.kind != "reorder" or reader.attrs["tag"] or not _is_plain(reader, ir):
         return None
-    return (
-        _Match(node, reader, points, mask, computed, tuple(replaced)) if values[reader.output].dtype in _BYTES else None
-    )
+    dtype = values[reader.output].dtype
+    if dtype not in _QUANTISED or max(map(abs, points), default=0) > LIMITS[f"u{8 * item_size(dtype)}"][1]:
+        return None
+    return _Match(node, reader, points, mask, computed, tuple(replaced))
+
+
+def are_in_rows(dims: tuple[int, ...], varies: list[int]) -> bool:
+    """Return whether numbers differ along neighbouring dimensions, or such that have one run of others between them."""
+    order = [dim in varies for dim, size in enumerate(dims) if size != 1]
+    runs = [does for dim, does in enumerate(order) if not dim or order[dim - 1] != does]
+    return len(runs) <= (3 if runs and runs[0] else 4)
 
 
 def _is_whole(value: int, ir: GraphIR) -> bool:

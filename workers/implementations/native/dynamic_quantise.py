@@ -11,9 +11,10 @@ from ...kernels.spec import KernelSpec
 from ..program import Launch, LaunchArgument, Program
 from .implementation import NativeImplementation
 from .integer_epilogue import NONE
+from .quantised_rows import CHUNK, Rows
 
-#: Elements of one item of work: of the pass for the range, and of the other one, which is the kernel's own.
-_CHUNK: Final = (16384, 4096)
+#: Elements of one item of work of the pass for the range.
+_CHUNK: Final = 16384
 
 
 class NativeDynamicQuantise(NativeImplementation[DynamicQuantise]):
@@ -34,19 +35,19 @@ class NativeDynamicQuantise(NativeImplementation[DynamicQuantise]):
 
     def program(self, op: DynamicQuantise, attr: PrimitiveAttr, target: Target) -> Program:
         count = op.dst.elements
-        parts = -(-count // _CHUNK[0])
+        parts = -(-count // _CHUNK)
         # A range is two floats; behind them is the zero point as s32.
         point: LaunchArgument = ("s", 8 * parts)
         src, dst, scale, stored = (("m", (int(arg), 0)) for arg in (Arg.SRC, Arg.DST, Arg.DST_1, Arg.DST_2))
         ranges, numbers = KernelSpec.of("tensor_range"), KernelSpec.of("range_scale", point=op.zero_point.dtype)
         bytes_ = KernelSpec.of("quantise", first="f32", second="", result="u8", rounds=True, along="", points=False)
-        whole = (("i", _CHUNK[1]), ("i", count), ("i", 1), ("i", -(-count // _CHUNK[1])), ("i", 1))
+        whole = Rows("", CHUNK, count)
         launches = [
-            Launch(0, (src, ("s", 0), ("i", count), ("i", _CHUNK[0])), parts),
+            Launch(0, (src, ("s", 0), ("i", count), ("i", _CHUNK)), parts),
             Launch(1, (("s", 0), ("i", parts), scale, stored, point), 1),
             Launch(
-                2, (src, NONE, dst, *(NONE,) * 4, scale, point, *whole, ("f", -math.inf), ("f", 0.0), ("f", 0.0)),
-                -(-count // _CHUNK[1]),
+                2, (src, NONE, dst, *(NONE,) * 4, scale, point, *whole.numbers(), ("f", -math.inf), ("f", 0.0), ("f", 0.0)),
+                whole.work,
             ),
         ]  # fmt: skip
         kernels = (ranges, numbers, bytes_)

@@ -13,10 +13,11 @@ from ..layouts import follow
 from ..program import Launch, LaunchArgument, Program
 from .implementation import NativeImplementation
 from .integer_epilogue import NONE, Epilogue
+from .quantised_rows import CHUNK, Rows, rows_of
 
 _TYPES = ("u8", "s8", "f32")
-#: Elements of one item of work; the kernel's own.
-_CHUNK = 4096
+#: Those of a quotient that is rounded, and of what is divided.
+_RESULTS = ("u8", "s8", "u16", "s16", "f32")
 
 
 class NativeQuantise:
@@ -41,7 +42,7 @@ class NativeQuantise:
 class NativeQuantisedBinary:
     """The sum or product of two tensors, f32, u8 or s8, not all f32, in one layout; scales, zero points, then relu.
 
-    The second operand may have one number for each of the first dimensions in memory, or for each of the last.
+    The second operand may be smaller, with numbers that differ along dimensions as those of a division may.
     """
 
     name = "native:quantised_binary"
@@ -96,9 +97,10 @@ class NativeQuantisedEltwise:
 
 
 class NativeQuantisedDivision(NativeImplementation[Binary]):
-    """An f32 tensor divided and rounded, as u8 or s8, in one layout without padding; zero points are then added.
+    """An f32 tensor divided and rounded, as integers of 8 or 16 bits, in one layout without padding; zero points are then added.
 
-    There is one divisor, or one for each index of a dimension if the layout has no blocks; zero points likewise.
+    There is one divisor, or they differ along dimensions that are neighbours in memory, or such that have one run of others
+    between them, as blocks have; zero points likewise.
     """
 
     name = "native:quantised_division"
@@ -113,18 +115,18 @@ class NativeQuantisedDivision(NativeImplementation[Binary]):
         op = self.complete(op, attr, target)
         if (op.src0.dtype, op.src1.dtype) != ("f32", "f32"):
             return f"{op.src0} by {op.src1}; only f32 by f32 is supported"
-        if why := _refuse(PrimitiveAttr(), op.src0, op.dst):
+        if why := _refuse(PrimitiveAttr(), op.src0, op.dst, types=_RESULTS):
             return why
-        varies = [dim for dim, size in enumerate(op.src1.dims) if size != 1]
+        varies = _varying(op)
         if any(item.mask not in (0, sum(1 << dim for dim in varies)) for item in attr.zero_points):
             return "zero points that differ along other dimensions than the divisors"
         if not varies:
             return None
-        if len(varies) > 1 or op.src1.dims[varies[0]] != op.dst.dims[varies[0]]:
-            return f"divisors {op.src1}; only one, or one for each index of a dimension, is supported"
-        if not (op.src1.is_plain or op.src1.elements == 0) or op.dst.layout.blocks:
-            return f"layouts {op.src1} and {op.dst}; only layouts without blocks are supported"
-        return None
+        if any(op.src1.dims[dim] != op.dst.dims[dim] for dim in varies):
+            return f"divisors {op.src1}; only those that a dimension of {op.dst} has are supported"
+        if not (op.src1.is_plain or op.src1.elements == 0):
+            return f"divisors {op.src1}; only row-major ones are supported"
+        return None if rows_of(op.dst, varies) else f"divisors {op.src1} of {op.dst}"
 
     def complete(self, op: Binary, attr: PrimitiveAttr, target: Target) -> Binary:
         src0 = follow(op.src0, op.dst)
@@ -132,45 +134,35 @@ class NativeQuantisedDivision(NativeImplementation[Binary]):
         return replace(op, src0=src0, src1=src1, dst=follow(op.dst, src0))
 
     def program(self, op: Binary, attr: PrimitiveAttr, target: Target) -> Program:
-        count = math.prod(op.dst.dims)
-        if count == 0:
+        rows = rows_of(op.dst, _varying(op))
+        if math.prod(op.dst.dims) == 0 or rows is None:
             return Program((), ())
         epilogue = Epilogue.of(PrimitiveAttr((), (), attr.zero_points), op.dst)
-        along, rows = "", _whole(count)
-        varies = [dim for dim, size in enumerate(op.src1.dims) if size != 1]
-        if varies:
-            along, rows = _geometry(op.dst, varies[0])
         kernel = KernelSpec.of(
-            "quantise", first="f32", second="", result=op.dst.dtype, rounds=True, along=along,
+            "quantise", first="f32", second="", result=op.dst.dtype, rounds=True, along=rows.along,
             points=any(item.mask for item in attr.zero_points),
         )  # fmt: skip
         args: tuple[LaunchArgument, ...] = (
             ("m", (int(Arg.SRC), 0)), NONE, ("m", (int(Arg.DST), 0)), *(NONE,) * 4, ("m", (int(Arg.SRC_1), 0)),
-            epilogue.point(Arg.DST), *rows, *_numbers(-math.inf),
+            epilogue.point(Arg.DST), *rows.numbers(), *_numbers(-math.inf),
         )  # fmt: skip
-        (_, _, (_, together), (_, height), _) = rows
-        return Program((kernel,), (Launch(0, args, -(-height // together)),), epilogue.tables)
+        return Program((kernel,), (Launch(0, args, rows.work),), epilogue.tables)
 
 
-def _geometry(dst: MemoryDesc, dim: int) -> tuple[str, tuple[tuple[str, int], ...]]:
-    """Return how numbers, one for each index of a dimension, move along rows of ``dst``, and the kernel's geometry."""
-    place = dst.layout.order.index(dim)
-    inner = math.prod(dst.dims[each] for each in dst.layout.order[place + 1 :])
-    along, length = ("lanes", dst.dims[dim]) if inner == 1 else ("row", inner)
-    together = max(1, _CHUNK // length)
-    count = math.prod(dst.dims)
-    return along, (("i", length), ("i", count), ("i", together), ("i", count // length), ("i", dst.dims[dim]))
+def _varying(op: Binary) -> list[int]:
+    """Return the dimensions along which divisors differ."""
+    return [dim for dim, size in enumerate(op.src1.dims) if size != 1]
 
 
-def _refuse(attr: PrimitiveAttr, *tensors: MemoryDesc) -> str | None:
-    """Return why tensors cannot be converted element by element, or None."""
+def _refuse(attr: PrimitiveAttr, *tensors: MemoryDesc, types: tuple[str, ...] = _TYPES) -> str | None:
+    """Return why tensors of some data types cannot be converted element by element, or None."""
     if {md.dtype for md in tensors} == {"f32"}:
-        return "only tensors with 8-bit integers among them are supported"
+        return "only tensors with integers among them are supported"
     for md in tensors:
         if md.is_any:
             return "layouts must be given"
-        if md.dtype not in _TYPES:
-            return f"data type {md.dtype}; only {', '.join(_TYPES)} are supported"
+        if md.dtype not in types:
+            return f"data type {md.dtype}; only {', '.join(types)} are supported"
         if md.strides or md.padded_dims != md.dims or (md.dims, md.tag) != (tensors[0].dims, tensors[0].tag):
             return f"{md}; only one shape and layout without padding is supported"
     for item in (*attr.scales, *attr.zero_points):
@@ -193,26 +185,18 @@ def _describe(
     epilogue = Epilogue.of(PrimitiveAttr((), attr.scales, attr.zero_points), dst)
     first, second = sources[Arg.SRC], sources.get(Arg.SRC_1)
     places: list[LaunchArgument] = [("m", (int(arg), 0)) if arg in sources else NONE for arg in (Arg.SRC, Arg.SRC_1)]
-    moves, rows = "same", _whole(count)
+    moves, rows = "same", Rows("", CHUNK, count)
     if second is not None and second.dims != dst.dims and (found := _rows(second, dst)) is not None:
-        moves, inner = found
-        together = max(1, _CHUNK // inner)
-        rows = (("i", inner), ("i", count), ("i", together), ("i", count // inner), ("i", 1))
+        moves, rows = found.along, found
     numbers = [place(arg) for arg in (Arg.SRC, Arg.SRC_1, Arg.DST) for place in (epilogue.scale, epilogue.point)]
     algorithm, alpha, beta = function
     low = 0.0 if attr.post_ops else -math.inf
-    args = (*places, ("m", (int(Arg.DST), 0)), *numbers, *rows, *_numbers(low, alpha, beta))
+    args = (*places, ("m", (int(Arg.DST), 0)), *numbers, *rows.numbers(), *_numbers(low, alpha, beta))
     kernel = KernelSpec.of(
         "quantise", first=first.dtype, second=second.dtype if second is not None else "", result=dst.dtype, rounds=False,
         combined=combined, moves=moves, function=algorithm,
     )  # fmt: skip
-    (_, _, (_, together), (_, height), _) = rows
-    return Program((kernel,), (Launch(0, args, -(-height // together)),), epilogue.tables)
-
-
-def _whole(count: int) -> tuple[tuple[str, int], ...]:
-    """Return the kernel's geometry of one run of elements."""
-    return (("i", _CHUNK), ("i", count), ("i", 1), ("i", -(-count // _CHUNK)), ("i", 1))
+    return Program((kernel,), (Launch(0, args, rows.work),), epilogue.tables)
 
 
 def _numbers(low: float, alpha: float = 0.0, beta: float = 0.0) -> tuple[tuple[str, float], ...]:
@@ -220,18 +204,13 @@ def _numbers(low: float, alpha: float = 0.0, beta: float = 0.0) -> tuple[tuple[s
     return (("f", low), ("f", alpha), ("f", beta))
 
 
-def _rows(second: MemoryDesc, dst: MemoryDesc) -> tuple[str, int] | None:
-    """Return how a second operand moves along rows of ``dst``, and their length; None if it does not."""
+def _rows(second: MemoryDesc, dst: MemoryDesc) -> Rows | None:
+    """Return the rows of ``dst`` and how a second operand, which is smaller, moves along them; None if it does not."""
     if second.ndims != dst.ndims or dst.layout.blocks or second.layout.blocks:
         return None
-    sizes = [(second.dims[dim], dst.dims[dim]) for dim in dst.layout.order if dst.dims[dim] != 1]
-    kept = [small == large for small, large in sizes]
-    if [dim for dim in second.layout.order if second.dims[dim] != 1] != [
-        dim for dim in dst.layout.order if second.dims[dim] != 1
-    ] or any(small not in (1, large) for small, large in sizes):
+    varies = [dim for dim in second.layout.order if second.dims[dim] != 1]
+    if any(second.dims[dim] != dst.dims[dim] for dim in varies):
         return None
-    if kept == sorted(kept, reverse=True):
-        return "row", math.prod(large for small, large in sizes if small == 1)
-    if kept == sorted(kept):
-        return "lanes", math.prod(large for small, large in sizes if small != 1)
-    return None
+    rows = rows_of(dst, varies)
+    # One number is that of every row.
+    return rows if rows is None or varies else rows._replace(along="row")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from ...desc import Arg, PrimitiveAttr, Reorder
 from ...engines.target import Target
 from ..program import LaunchArgument, Program
+from .dequantise import NativeDequantise
 from .loop_nest import IncompatibleBlocks
 from .nest_builder import NestBuilder
 from .quantise import NativeQuantise
@@ -46,7 +47,7 @@ class NativeReorder:
         return build.program()
 
 
-IMPLEMENTATIONS = (NativeReorder(), NativeQuantise())
+IMPLEMENTATIONS = (NativeReorder(), NativeQuantise(), NativeDequantise())
 
 
 def find_further_implementations() -> tuple[ReorderAcrossEngines]:

@@ -169,9 +169,9 @@ def elements(dtype: str) -> Elements:
     )  # fmt: skip
 
 
-def emit_load(b: Builder, address: Value, dtype: str) -> Value:
-    """Return 16 elements as lanes."""
-    return widened(b, b.load(pointer(b, address, ir.VectorType(STORED[dtype], LANES)), align=1), dtype)
+def emit_load(b: Builder, address: Value, dtype: str, whole: ir.Type = VD) -> Value:
+    """Return 16 elements as lanes: whole numbers as vectors of the type ``whole``."""
+    return widened(b, b.load(pointer(b, address, ir.VectorType(STORED[dtype], LANES)), align=1), dtype, whole)
 
 
 def emit_load_tail(b: Builder, address: Value, count: Value, dtype: str) -> Value:

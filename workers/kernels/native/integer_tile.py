@@ -43,7 +43,7 @@ from .vec import (
 )  # fmt: skip
 
 #: Bytes of an element by data type.
-SIZES: Final = {"u8": 1, "s8": 1, "s32": 4, "f32": 4}
+SIZES: Final = {"u8": 1, "s8": 1, "u16": 2, "s16": 2, "s32": 4, "f32": 4}
 #: Added to a float32 below 2**22 in magnitude, it leaves the integer nearest to it, ties to even, in the low bits.
 _ROUND: Final = 12582912.0
 #: The largest float32 that an int32 holds.
@@ -270,8 +270,8 @@ def _mask(b: Builder, shape: IntegerTile, a: TileArguments, j: int) -> Value:
 def narrowed(b: Builder, value: Value, dtype: str, point: Value | None = None) -> Value:
     """Return floats as a data type, rounded to even; s32 is saturated, NaN the least.
 
-    Bytes are added to ``point`` (s32) after that, which neither moves a half to the other side nor costs bits of the float;
-    the sums are in the range of the type.
+    Types of 8 and 16 bits are added to ``point`` (s32) after that, which neither moves a half to the other side nor costs bits
+    of the float; the sums are in the range of the type.
     """
     if dtype == "f32":
         return value
@@ -281,12 +281,13 @@ def narrowed(b: Builder, value: Value, dtype: str, point: Value | None = None) -
         most = ir.Constant(VI, [0x7FFFFFFF] * LANES)
         return b.select(b.fcmp_ordered(">", whole, constant(_MOST)), most, fits)
     whole = b.bitcast(b.fadd(value, constant(_ROUND)), VI)
-    return b.trunc(whole if point is None else b.add(whole, point), _V8)
+    stored = ir.VectorType(I16, LANES) if dtype in ("u16", "s16") else _V8
+    return b.trunc(whole if point is None else b.add(whole, point), stored)
 
 
-def narrowed_with(b: Builder, value: Value, point: Value) -> Value:
-    """Return floats as u8 or s8: rounded to even, then added to a whole number; the sums are in the range of the type."""
-    return narrowed(b, value, "u8", b.fptosi(point, VI))
+def narrowed_with(b: Builder, value: Value, point: Value, dtype: str) -> Value:
+    """Return floats as a type of 8 or 16 bits: rounded to even, then added to a whole number; the sums are in its range."""
+    return narrowed(b, value, dtype, b.fptosi(point, VI))
 
 
 def load_float(b: Builder, address: Value, dtype: str, mask: Value | None) -> Value:
@@ -309,11 +310,11 @@ def load_float(b: Builder, address: Value, dtype: str, mask: Value | None) -> Va
 def store_lanes(b: Builder, address: Value, value: Value, mask: Value | None) -> None:
     """Store the lanes that ``mask`` names, all without one."""
     where = pointer(b, address, value.type)
-    size = {I8: 1}.get(value.type.element, 4)
+    size = {I8: 1, I16: 2}.get(value.type.element, 4)
     if mask is None:
         b.store(value, where, align=size)
         return
-    name = {F32: "v16f32", I32: "v16i32"}.get(value.type.element, "v16i8")
+    name = {F32: "v16f32", I32: "v16i32", I16: "v16i16"}.get(value.type.element, "v16i8")
     call(b, f"llvm.masked.store.{name}.p0", value, where, I32(size), mask, result=ir.VoidType())
 
 

@@ -13,7 +13,7 @@ from .compiler import types
 from .compiler.language import intrinsic
 from .functions import ELTWISE
 from .integer_tile import SIZES, load_float, narrowed, narrowed_with, store_lanes
-from .integers import load_s32
+from .integers import load_s8, load_s32, load_u8
 from .vec import (
     I1,
     I8,
@@ -34,13 +34,15 @@ from .vec import (
 
 #: Elements of one item of work, about.
 CHUNK: Final = 4096
-_RANGES: Final = {"u8": (0.0, 255.0), "s8": (-128.0, 127.0), "f32": (-np.inf, np.inf)}
+_RANGES: Final = {
+    "u8": (0.0, 255.0), "s8": (-128.0, 127.0), "u16": (0.0, 65535.0), "s16": (-32768.0, 32767.0), "f32": (-np.inf, np.inf),
+}  # fmt: skip
 #: Levels with a fused multiplication and addition, which makes quotients of products.
 _FUSES: Final = ("x86-64-v3", "x86-64-v4")
 #: Divisors from here to the inverse have quotients by products, which neither overflow nor lose bits.
 _LEAST_DIVISOR: Final = np.float32(2.0**-60)
 #: Quotients up to this size are exact; larger ones are beyond every range.
-_MOST_QUOTIENT: Final = 1024.0
+_MOST_QUOTIENT: Final = 262144.0
 
 
 @intrinsic
@@ -60,15 +62,15 @@ def make(
     """Return the kernel for sources of two data types (the second nothing: none) and a result of a third.
 
     Two sources are ``combined`` by ``add`` or ``mul``; the second ``moves`` as the first (``same``), has one number for each
-    ``row`` of the first, or the numbers of one row for all (``lanes``). A ``function`` of eltwise is applied to all 256
+    ``row`` of the first, or one for each element of a row (``lanes``). A ``function`` of eltwise is applied to all 256
     numbers of a source of bytes, and its results are looked up. The kernel ``rounds`` a quotient of a single f32 source, and
     that of a function, before the zero point is added, else after that. The former has one divisor, or one for each ``row``,
-    or the divisors of one row for all (``lanes``), ``along`` which zero points differ too if ``points`` is set.
+    or divisors for the elements of a row (``lanes``), ``along`` which zero points differ too if ``points`` is set.
 
     Arguments: addresses of the sources and of the result, then those of their scales (f32) and zero points (s32), source by
     source, each 0 for none; the length of rows and the number of all elements; the rows of an item of work; the number of
-    rows, and the rows after which their divisors begin again; and as floats the least result before scale and zero point, and
-    the function's parameters.
+    rows; the rows that have the same divisors or numbers of the second source, and after how many of these (or rows of them)
+    they begin again; and as floats the least result before scale and zero point, and the function's parameters.
     """
     convert = _make_convert(isa, first, second, result, rounds, combined, moves, function, along == "lanes", points)
     least, most = _RANGES[result]
@@ -80,11 +82,12 @@ def make(
     by_row, by_lanes, by_table = moves == "row", moves == "lanes", bool(function)
     many, across = along == "row", along == "lanes"
     look_up = make_look_up(isa)
+    load_number = {"u8": load_u8, "s8": load_s8}.get(second, fload)
 
     def quantise(
         begin: int, end: int, src0: int, src1: int, dst: int, scale0: int, point0: int, scale1: int, point1: int,
-        scale2: int, point2: int, inner: int, count: int, together: int, rows: int, period: int, low: float, alpha: float,
-        beta: float,
+        scale2: int, point2: int, inner: int, count: int, together: int, rows: int, repeat: int, period: int, low: float,
+        alpha: float, beta: float,
     ) -> None:  # fmt: skip
         factor0, factor1, divisor = np.float32(1.0), np.float32(1.0), np.float32(1.0)
         minus0, minus1, plus = np.float32(0.0), np.float32(0.0), np.float32(0.0)
@@ -100,7 +103,7 @@ def make(
             minus1 = np.float32(load_s32(point1))
         if point2 != 0:
             plus = np.float32(load_s32(point2))
-        bound, a, b = np.float32(low), np.float32(alpha), np.float32(beta)
+        bound, a, b, number = np.float32(low), np.float32(alpha), np.float32(beta), np.float32(0.0)
         reciprocal = np.float32(1.0) / divisor
         # A quotient of f32 is divided unless the divisor is 1; one of few bits is a product if that is exact.
         simple = _LEAST_DIVISOR <= divisor <= np.float32(1.0) / _LEAST_DIVISOR
@@ -125,39 +128,48 @@ def make(
                 store_byte(bytes_of + byte, byte)
             for at in range(0, SIZE, 16):
                 convert(bytes_of + at, 0, 0, table + at, 16, factor0, minus0, factor1, minus1, divisor, plus, bound, low_limit,
-                        high_limit, reciprocal, a, b, simple)  # fmt: skip
+                        high_limit, reciprocal, a, b, number, simple)  # fmt: skip
             at = begin * inner
             # The 256 numbers are not read again.
             look_up(src0 + at, dst + at, min(count, end * inner) - at, table, bytes_of)
             return
-        for row in range(begin * together, min(rows, end * together)):
+        row = begin * together
+        within, which = row % repeat, row // repeat % period
+        while row < min(rows, end * together):
             first = row * inner
             stop = min(count, first + inner)
             y = src1 + first * size1
             if by_row:
-                y = src1 + row * size1
+                number = np.float32(load_number(src1 + which * size1))
             elif by_lanes:
-                y = src1
+                y = src1 + which * inner * size1
             z = point2
             if many:
-                which = row % period * 4
-                divisor = fload(scale2 + which)
+                divisor = fload(scale2 + 4 * which)
                 reciprocal = np.float32(1.0) / divisor
                 simple = _LEAST_DIVISOR <= divisor <= np.float32(1.0) / _LEAST_DIVISOR
                 if points:
-                    plus = np.float32(load_s32(point2 + which))
+                    plus = np.float32(load_s32(point2 + 4 * which))
             elif across:
-                y = scale2
+                y = scale2 + 4 * which * inner
+                z = point2 + 4 * which * inner
             for at in range(first, stop, 16):
                 convert(src0 + at * size0, y, z, dst + at * size2, stop - at, factor0, minus0, factor1, minus1, divisor, plus,
-                        bound, low_limit, high_limit, reciprocal, a, b, simple)  # fmt: skip
+                        bound, low_limit, high_limit, reciprocal, a, b, number, simple)  # fmt: skip
                 if across:
                     y += 64
                     z += 64
                 elif not by_row:
                     y += 16 * size1
+            row += 1
+            within += 1
+            if within == repeat:
+                within = 0
+                which += 1
+                if which == period:
+                    which = 0
 
-    return quantise, types.void(*[types.int64] * 16, *[types.float64] * 3)
+    return quantise, types.void(*[types.int64] * 17, *[types.float64] * 3)
 
 
 def _make_convert(
@@ -169,20 +181,18 @@ def _make_convert(
     @intrinsic
     def convert(
         _: Any, src0: Any, src1: Any, zeros: Any, dst: Any, count: Any, factor0: Any, minus0: Any, factor1: Any, minus1: Any,
-        divisor: Any, plus: Any, bound: Any, low: Any, high: Any, reciprocal: Any, alpha: Any, beta: Any, simple: Any,
+        divisor: Any, plus: Any, bound: Any, low: Any, high: Any, reciprocal: Any, alpha: Any, beta: Any, number: Any,
+        simple: Any,
     ) -> Any:  # fmt: skip
         def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
             src0, src1, zeros, dst, count, *numbers, simple = a
             is_simple = b.icmp_unsigned("!=", simple, simple.type(0)) if simple.type != I1 else simple
-            factor0, minus0, factor1, minus1, divisor, plus, bound, low, high, reciprocal, alpha, beta = (
-                splat(b, number) for number in numbers
+            factor0, minus0, factor1, minus1, divisor, plus, bound, low, high, reciprocal, alpha, beta, number = (
+                splat(b, each) for each in numbers
             )
 
             def second_source(mask: Value | None) -> Value:
-                if moves != "row":
-                    return load_float(b, src1, second, mask)
-                one = b.zext(I1(1), I64)
-                return splat(b, b.extract_element(load_float(b, src1, second, lanes_below(b, one)), I64(0)))
+                return number if moves == "row" else load_float(b, src1, second, mask)
 
             def piece(mask: Value | None) -> None:
                 value = load_float(b, src0, first, mask)
@@ -219,7 +229,7 @@ def _make_convert(
                 if rounds or function:
                     added = load_float(b, zeros, "s32", mask) if across and points else plus
                     found = minimum(b, maximum(b, found, b.fsub(low, added)), b.fsub(high, added))
-                    stored = narrowed_with(b, found, added)
+                    stored = narrowed_with(b, found, added, result)
                 else:
                     found = b.fadd(found, plus)
                     stored = narrowed(b, minimum(b, maximum(b, found, low), high), result)
@@ -232,7 +242,7 @@ def _make_convert(
                     piece(None)
             return context.get_dummy_value()
 
-        return types.void(*[types.int64] * 5, *[types.float32] * 12, types.boolean), emit
+        return types.void(*[types.int64] * 5, *[types.float32] * 13, types.boolean), emit
 
     return convert
 
@@ -243,11 +253,10 @@ def _quotient(b: Builder, isa: str, value: Value, divisor: Value, reciprocal: Va
         return b.fdiv(value, divisor)
 
     def product() -> Value:
-        near = b.fmul(value, reciprocal)
+        # Infinity has no rest: a bound leaves it infinite, and minus infinity becomes NaN, which becomes the least number, too.
+        near = minimum(b, b.fmul(value, reciprocal), constant(_MOST_QUOTIENT))
         rest = apply(b, "fma", b.fneg(near), divisor, value)
-        exact = fma(b, rest, reciprocal, near)
-        # Neither infinity nor NaN has a rest.
-        return b.select(b.fcmp_ordered("<", apply(b, "fabs", near), constant(_MOST_QUOTIENT)), exact, near)
+        return fma(b, rest, reciprocal, near)
 
     return _chosen(b, is_simple, product, lambda: b.fdiv(value, divisor))
 

@@ -25,8 +25,10 @@ _SMALL: Final = {"int4": (-8, 7), "uint4": (0, 15), "int2": (-2, 1), "uint2": (0
 def quantize(call: NodeCall) -> Operand:
     """Divide by a scale, round to even, add the zero point and saturate."""
     source, m = call.real(0), call.math
+    sizes = tuple(source.shape)
     wanted = _target(call)
     scale, zero = _along(call, 1), _along(call, 2) if call.has(2) else None
+    source = _viewed(call, source, _sizes_in_blocks(call))
     kind = dtype_of(source)
     if kind != "float32":
         source, scale = m.cast(source, "float32"), m.cast(scale, "float32")
@@ -35,11 +37,11 @@ def quantize(call: NodeCall) -> Operand:
         # Since opset 23 the quotient has the type of the scale, or another precision that a node names.
         divided = m.cast(m.cast(divided, kind), "float32")
     if wanted in _SMALL:
-        return _small_integers(call, divided, zero, wanted)
+        return _viewed(call, _small_integers(call, divided, zero, wanted), sizes)
     quotient = m.eltwise(m.value(divided), "round")
     if zero is not None:
         quotient = m.binary(quotient, m.cast(zero, "float32"), "add")
-    return call.graph.reorder(m.value(quotient), dtype=wanted, name=call.name)
+    return _viewed(call, call.graph.reorder(m.value(quotient), dtype=wanted, name=call.name), sizes)
 
 
 def dequantize(call: NodeCall) -> Operand:
@@ -61,41 +63,50 @@ def dequantize(call: NodeCall) -> Operand:
         dtype = target.name
     if isinstance(zero, np.ndarray) and not zero.any():
         zero = None
+    sizes = tuple(source.shape)
+    source = _viewed(call, source, _sizes_in_blocks(call))
     if not (isinstance(source, Value) or isinstance(zero, Value)):
         source, zero = _centred(source, zero)
     if dtype == "float32" and (stored := _stored(call, source, scale, zero)) is not None:
-        return stored
+        return _viewed(call, stored, sizes)
     wide = m.cast(source, "float32")
     if zero is not None:
         wide = m.binary(wide, m.cast(zero, "float32"), "sub")
-    return m.cast(m.binary(wide, m.cast(scale, "float32"), "mul"), dtype)
+    return _viewed(call, m.cast(m.binary(wide, m.cast(scale, "float32"), "mul"), dtype), sizes)
 
 
 def _stored(call: NodeCall, source: Operand, scale: Operand, zero: Operand | None) -> Operand | None:
     """Return a dequantised tensor as a reorder with a scale, which passes fold into the operation that reads it.
 
-    That is for bytes with known scales and one known zero point; there is one scale if the tensor is computed. Scales and
-    zero points have a shape that broadcasts.
+    That is for whole numbers with known scales and zero points; of known ones only bytes, with one zero point. Scales and zero
+    points have a shape that broadcasts.
     """
-    point = np.zeros((), np.int32)
-    if zero is not None:
-        if isinstance(zero, Value) or zero.size == 0:
-            return None
-        point = zero.astype(np.int32).reshape(-1)[:1].reshape(())
-        if np.any(zero != zero.reshape(-1)[0]):
-            return None
-    if isinstance(scale, Value) or dtype_of(scale) != "float32" or dtype_of(source) not in ("int8", "uint8"):
+    if isinstance(scale, Value) or isinstance(zero, Value) or dtype_of(scale) != "float32":
         return None
-    rank = len(source.shape)
-    if call.integer("block_size", 0) or rank == 0 or not np.all(np.isfinite(scale)):
+    point = np.zeros((), np.int32) if zero is None else zero.astype(np.int32)
+    if point.size and np.all(point == point.reshape(-1)[0]):
+        point = point.reshape(-1)[0].reshape(())
+    rank, is_known = len(source.shape), not isinstance(source, Value)
+    if rank == 0 or not np.all(np.isfinite(scale)) or point.size == 0 or scale.size == 0:
         return None
-    if isinstance(source, Value) and scale.size != 1:
+    if dtype_of(source) not in (("int8", "uint8") if is_known else (*_QUANTISED, "int32")):
+        return None
+    if is_known and (call.integer("block_size", 0) or point.size != 1):
+        return None
+    if dtype_of(source) == "int32" and point.any():
         return None
     value = source if isinstance(source, Value) else call.graph.constant(source)
-    scales = {"src": scale.reshape(()) if scale.size == 1 else scale.reshape((1,) * (rank - scale.ndim) + scale.shape)}
-    points = {"src": point} if point else {}
+
+    def wide(numbers: Array) -> Array:
+        return (
+            numbers.reshape(()) if numbers.size == 1 else numbers.reshape((1,) * (rank - numbers.ndim) + numbers.shape)
+        )
+
+    if point.size != 1 and scale.size != 1 and wide(point).shape != wide(scale).shape:
+        return None
+    points = {"src": wide(point)} if point.any() else {}
     name = call.name_part("dequantised")
-    return call.graph.reorder(value, dtype="float32", scales=scales, zero_points=points, name=name)
+    return call.graph.reorder(value, dtype="float32", scales={"src": wide(scale)}, zero_points=points, name=name)
 
 
 def quantize_dynamically(call: NodeCall) -> tuple[Operand, Operand, Operand]:
@@ -293,8 +304,26 @@ def _small_integers(call: NodeCall, quotient: Operand, zero: Operand | None, wan
     return m.cast(m.cast(whole, "int8"), wanted)
 
 
+def _sizes_in_blocks(call: NodeCall) -> tuple[int, ...]:
+    """Return the shape of operand 0 with the axis of blocks as two, if these divide it; else its shape."""
+    sizes = call.shape(0)
+    block = call.integer("block_size", 0)
+    if not block or 0 in sizes:
+        return sizes
+    axis = call.axis(len(sizes), 1)
+    return (*sizes[:axis], sizes[axis] // block, block, *sizes[axis + 1 :]) if sizes[axis] % block == 0 else sizes
+
+
+def _viewed(call: NodeCall, x: Operand, sizes: tuple[int, ...]) -> Operand:
+    """Return the same elements in a shape."""
+    return x if tuple(x.shape) == sizes else call.math.reshape(x, sizes)
+
+
 def _along(call: NodeCall, index: int) -> Operand:
-    """Return scales or zero points in a shape that broadcasts: one number, one for each index of an axis, or for blocks."""
+    """Return scales or zero points in a shape that broadcasts: one number, one for each index of an axis, or for blocks.
+
+    Those for blocks broadcast to the shape of `_sizes_in_blocks`.
+    """
     given, sizes = call.tensor(index), call.shape(0)
     block = call.integer("block_size", 0)
     if block:
@@ -303,6 +332,9 @@ def _along(call: NodeCall, index: int) -> Operand:
             raise call.malformed(f"blocks of {block} and scales {tuple(given.shape)} do not fit {sizes}")
         m = call.math
         dims = tuple(given.shape)
+        if len(_sizes_in_blocks(call)) > len(sizes):
+            kept = m.slice(given, [0], [sizes[axis] // block], [axis], [1])
+            return m.reshape(kept, (*dims[:axis], sizes[axis] // block, 1, *dims[axis + 1 :]))
         wide = m.expand(
             m.reshape(given, (*dims[: axis + 1], 1, *dims[axis + 1 :])), (*dims[: axis + 1], block, *dims[axis + 1 :])
         )

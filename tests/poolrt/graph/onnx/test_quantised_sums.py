@@ -184,3 +184,107 @@ def test_sums_of_all_pairs_of_bytes_are_those_of_onnx_runtime(
         np.testing.assert_array_equal(
             Executor(load_onnx(model), cache=cache).run(**given)["y"], want, str((scales, points))
         )
+
+
+def single_with_constants(
+    operator: str, given: dict[str, Array], fixed: dict[str, Array], domain: str = "", **attributes: Any
+) -> onnx.ModelProto:
+    """Return a node of computed operands and then of constants as a model."""
+    sources = [
+        helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(each.dtype), each.shape)
+        for name, each in given.items()
+    ]
+    node = helper.make_node(operator, [*given, *fixed], ["y"], "node", domain=domain, **attributes)
+    initializers = [numpy_helper.from_array(np.asarray(each), name) for name, each in fixed.items()]
+    graph = helper.make_graph([node], "single", sources, [helper.make_empty_tensor_value_info("y")], initializers)
+    opsets = [helper.make_opsetid("", 21), *([helper.make_opsetid(domain, 1)] if domain else [])]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=10)
+
+
+@pytest.mark.parametrize("operator", ["QuantizeLinear", "DequantizeLinear"])
+@pytest.mark.parametrize("kind", [np.uint8, np.int8, np.uint16, np.int16])
+@pytest.mark.parametrize(
+    ("dims", "axis", "block"),
+    [((6, 64), 1, 16), ((64, 9), 0, 8), ((2, 12, 5, 3), 1, 4), ((3, 20), 1, 16), ((7, 5, 2), -2, 3), ((2, 6), 1, 6)],
+)
+@pytest.mark.one_in(4)
+def test_computed_tensors_are_quantised_in_blocks_by_one_primitive(
+    operator: str, kind: type, dims: tuple[int, ...], axis: int, block: int, cache: PrimitiveProvider
+) -> None:
+    rng, limits = np.random.default_rng(), np.iinfo(kind)
+    counts = list(dims)
+    counts[axis] = -(-dims[axis] // block)
+    scale = rng.uniform(0.01, 2.0, counts).astype(np.float32)
+    zero = rng.integers(limits.min, limits.max + 1, counts, kind)
+    quantises = operator == "QuantizeLinear"
+    x: Array = (rng.standard_normal(dims) * 60).astype(np.float32) if quantises else rng.integers(0, 101, dims, kind)
+    model = single_with_constants(operator, {"x": x}, {"s": scale, "z": zero}, axis=axis, block_size=block)
+    executor = Executor(load_onnx(model), cache=cache)
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    np.testing.assert_array_equal(executor.run(x=x)["y"], session.run(None, {"x": x})[0])
+    wide, point = (np.take(each, np.arange(dims[axis]) // block, axis) for each in (scale, zero.astype(np.int64)))
+    want: Array = (
+        np.clip(np.rint(x / wide) + point, limits.min, limits.max)
+        if quantises
+        else (x - point).astype(np.float32) * wide
+    )
+    np.testing.assert_array_equal(executor.run(x=x)["y"], want.astype(kind if quantises else np.float32))
+    assert len(executor.time_steps(1, x=x)[0].primitives) == 1
+
+
+@pytest.mark.parametrize("kind", [np.uint8, np.int8, np.uint16, np.int16, np.int32])
+@pytest.mark.parametrize("axis", [None, 0, 1])
+@pytest.mark.one_in(3)
+def test_dequantising_is_one_primitive(kind: type, axis: int | None, cache: PrimitiveProvider) -> None:
+    rng, dims = np.random.default_rng(), (21, 35)
+    limits, counts = np.iinfo(kind), () if axis is None else dims[axis]
+    fixed: dict[str, Array] = {"s": np.asarray(rng.uniform(0.01, 2.0, counts), np.float32)}
+    if kind is not np.int32:
+        fixed["z"] = np.asarray(rng.integers(limits.min, limits.max + 1, counts), kind)
+    x = rng.integers(limits.min, limits.max + 1, dims, kind)
+    model = single_with_constants("DequantizeLinear", {"x": x}, fixed, axis=0 if axis is None else axis)
+    executor = Executor(load_onnx(model), cache=cache)
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    np.testing.assert_array_equal(executor.run(x=x)["y"], session.run(None, {"x": x})[0])
+    assert len(executor.time_steps(1, x=x)[0].primitives) == 1
+
+
+@pytest.mark.parametrize(
+    ("dims", "other"),
+    [
+        ((2, 6, 5, 7), (1, 6, 1, 1)), ((2, 6, 5, 7), (6, 1, 1)), ((5, 48), (48,)), ((5, 48), (1,)),
+        ((5, 48), (5, 1)), ((3, 5, 48), (5, 48)), ((3, 4, 5, 21), (4, 1, 21)),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("kind", [np.uint8, np.int8])
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("operator", ["QLinearAdd", "QLinearMul"])
+@pytest.mark.one_in(4)
+def test_a_smaller_quantised_operand_is_combined_as_it_is_stored(
+    operator: str, known: bool, kind: type, dims: tuple[int, ...], other: tuple[int, ...], cache: PrimitiveProvider
+) -> None:
+    rng, low = np.random.default_rng(), np.iinfo(kind).min
+    a, b = (rng.integers(low, low + 256, sizes, kind) for sizes in (dims, other))
+    scales, zeros = (0.25, 0.5, 0.75), (low + 100, low + 150, low + 128)
+    fixed: dict[str, Array] = {
+        f"{name}{side}": np.asarray(number, np.float32 if name == "s" else kind)
+        for name, numbers in (("s", scales), ("z", zeros))
+        for side, number in zip("aby", numbers, strict=True)
+    }
+    names = ["a", "sa", "za", "b", "sb", "zb", "sy", "zy"]
+    given = {"a": a} if known else {"a": a, "b": b}
+    node = helper.make_node(operator, names, ["y"], "node", domain="com.microsoft")
+    sources = [
+        helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(each.dtype), each.shape)
+        for name, each in given.items()
+    ]
+    stored = [numpy_helper.from_array(each, name) for name, each in ({**fixed, "b": b} if known else fixed).items()]
+    graph = helper.make_graph([node], "single", sources, [helper.make_empty_tensor_value_info("y")], stored)
+    opsets = [helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)]
+    executor = Executor(load_onnx(helper.make_model(graph, opset_imports=opsets, ir_version=10)), cache=cache)
+    left, right = (a.astype(np.float64) - zeros[0]) * scales[0], (b.astype(np.float64) - zeros[1]) * scales[1]
+    value = (left + right if operator == "QLinearAdd" else left * right) / scales[2] + zeros[2]
+    got = executor.run(**given)["y"].astype(np.float64)
+    near = np.abs(value - np.floor(value) - 0.5) < 1e-3
+    assert np.array_equal(np.where(near, got, np.clip(np.rint(value), low, low + 255)), got)
+    assert len(executor.time_steps(1, **given)[0].primitives) == 1

@@ -78,11 +78,17 @@ def test_numbers_are_converted_by_scale_and_zero_point(
     assert np.abs(got - want).max() <= 1
 
 
-@pytest.mark.parametrize("dtype", ["u8", "s8"])
+LIMITS = {"u8": (0, 255), "s8": (-128, 127), "u16": (0, 65535), "s16": (-32768, 32767)}
+
+
+@pytest.mark.parametrize(
+    "dtype", ["u8", "s16", *(pytest.param(dtype, marks=pytest.mark.slow) for dtype in ("s8", "u16"))]
+)
 def test_a_quotient_is_rounded_before_its_zero_point_is_added(native: NativeRunner, dtype: str, isa: str) -> None:
     rng = np.random.default_rng(random.SystemRandom().randrange(1 << 32))
+    low, high = LIMITS[dtype]
     # Halves of whole numbers, which are rounded to even
-    given = rng.integers(-700, 700, DIMS) * 0.25
+    given = rng.integers(2 * low - 500, 2 * high + 500, DIMS) * 0.25
     attr = PrimitiveAttr((PostOp("eltwise", "round"),), (), (Quantisation(Arg.DST),))
     md = MemoryDesc(DIMS, "f32", "acdb")
     op = Binary(md, MemoryDesc((1, 1, 1, 1), "f32"), MemoryDesc(DIMS, dtype, "acdb"), "div")
@@ -91,27 +97,62 @@ def test_a_quotient_is_rounded_before_its_zero_point_is_added(native: NativeRunn
     args: dict[int, Array] = {
         Arg.SRC: given, Arg.SRC_1: np.full((1, 1, 1, 1), 0.5), zero_points_of(Arg.DST): np.array([17])
     }  # fmt: skip
-    low, high = {"u8": (0, 255), "s8": (-128, 127)}[dtype]
     np.testing.assert_array_equal(native.results(pd, args)[Arg.DST], np.clip(np.rint(given / 0.5) + 17, low, high))
 
 
-def test_a_quotient_near_halves_is_that_of_a_division(native: NativeRunner, isa: str) -> None:
+@pytest.mark.parametrize("dtype", ["u8", "s16"])
+def test_a_quotient_near_halves_is_that_of_a_division(native: NativeRunner, dtype: str, isa: str) -> None:
     rng = np.random.default_rng(random.SystemRandom().randrange(1 << 32))
+    low, high = LIMITS[dtype]
     # Given numbers that are halves of a scale, or next to them, and special ones
     md, one = MemoryDesc((4000,), "f32"), MemoryDesc((1,), "f32")
-    op, attr = Binary(md, one, MemoryDesc((4000,), "u8"), "div"), PrimitiveAttr((PostOp("eltwise", "round"),))
+    op, attr = Binary(md, one, MemoryDesc((4000,), dtype), "div"), PrimitiveAttr((PostOp("eltwise", "round"),))
     pd = primitive_desc(op, attr, target_of(isa))
     for scale in (*(rng.uniform(0.001, 3, 6) ** 2).astype(np.float32), np.float32(1e-30), np.float32(3e-40)):
-        halves = ((rng.integers(-300, 300, 4000) + 0.5) * float(scale)).astype(np.float32)
+        halves = ((rng.integers(low - 300, high + 300, 4000) + 0.5) * float(scale)).astype(np.float32)
         moved = np.nextafter(halves, np.float32(np.inf) * rng.choice([-1, 1], 4000).astype(np.float32))
         given = np.where(rng.integers(0, 2, 4000) == 0, halves, moved).astype(np.float32)
         given[:5] = np.inf, -np.inf, 3e38, -3e38, np.nan
         with np.errstate(over="ignore"):
-            want = np.nan_to_num(np.clip(np.rint(given / scale), 0, 255))
+            want = np.nan_to_num(np.clip(np.rint(given / scale), low, high), nan=low)
         # When they are divided and rounded
         got = native.results(pd, {Arg.SRC: given, Arg.SRC_1: np.array([scale])})[Arg.DST]
         # Then each is the rounded quotient
         np.testing.assert_array_equal(got, want, str(scale))
+
+
+@pytest.mark.parametrize(
+    ("dims", "tag", "scaled", "pointed"),
+    [
+        ((3, 5000), "", 0, 0), ((7, 33), "", 1, 1), ((7, 33), "", 2, 0), ((2, 19, 13, 11), "abcd", 2, 2),
+        ((2, 19, 13, 11), "acdb", 2, 2), ((5, 3, 16), "", 3, 0), ((3, 4, 5, 21), "", 11, 11), ((2, 70, 33), "", 7, 7),
+        ((5, 4), "", 0, 1), ((5, 0), "", 1, 1),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("dtype", ["u8", "s8", "u16", "s16", "s32"])
+@pytest.mark.one_in(3)
+def test_integers_are_scaled_by_numbers_that_differ(
+    native: NativeRunner, dims: tuple[int, ...], tag: str, scaled: int, pointed: int, dtype: str, isa: str
+) -> None:
+    rng = np.random.default_rng(random.SystemRandom().randrange(1 << 32))
+    low, high = LIMITS.get(dtype, (-(1 << 31), (1 << 31) - 1))
+
+    def broadcast(mask: int) -> tuple[int, ...]:
+        return tuple(size if mask >> dim & 1 else 1 for dim, size in enumerate(dims))
+
+    given = rng.integers(low, high + 1, dims)
+    scale = rng.uniform(0.01, 3.0, broadcast(scaled)).astype(np.float32)
+    point = rng.integers(low, high + 1, broadcast(pointed))
+    points = () if dtype == "s32" else (Quantisation(Arg.SRC, pointed),)
+    attr = PrimitiveAttr((), (Quantisation(Arg.SRC, scaled),), points)
+    pd = primitive_desc(Reorder(MemoryDesc(dims, dtype, tag), MemoryDesc(dims, "f32", tag)), attr, target_of(isa))
+    assert pd.impl_name() == "native:dequantise" or (dtype in ("u8", "s8") and not scaled and not pointed)
+    args: dict[int, Array] = {Arg.SRC: given, scales_of(Arg.SRC): scale.reshape(-1)}
+    if points:
+        args[zero_points_of(Arg.SRC)] = point.reshape(-1)
+    # ONNX subtracts before it multiplies, each rounded once.
+    want = (given - (point if points else 0)).astype(np.float32) * scale
+    np.testing.assert_array_equal(native.results(pd, args)[Arg.DST], want)
 
 
 @pytest.mark.parametrize(
@@ -120,22 +161,30 @@ def test_a_quotient_near_halves_is_that_of_a_division(native: NativeRunner, isa:
         ((1, 19, 13, 11), "abcd", (1, 19, 1, 1)),
         ((1, 19, 13, 11), "acdb", (1, 19, 1, 1)),
         ((3, 5, 7, 2), "abcd", (1, 1, 1, 1)),
+        ((3, 5, 70, 71), "abcd", (1, 1, 1, 1)),
+        ((3, 19, 5, 4), "abcd", (1, 19, 1, 1)),
+        ((3, 19, 5, 4), "abcd", (1, 19, 5, 4)),
+        ((3, 19, 5, 4), "acdb", (1, 19, 5, 4)),
+        ((3, 19, 5, 33), "abcd", (1, 19, 1, 33)),
+        ((3, 19, 5, 33), "abcd", (3, 19, 1, 1)),
     ],
 )
-def test_a_product_has_one_factor_for_rows_or_lanes(
-    native: NativeRunner, dims: tuple[int, ...], tag: str, second: tuple[int, ...]
+@pytest.mark.parametrize("algorithm", ["mul", "add"])
+def test_a_sum_or_product_has_one_number_for_rows_or_lanes(
+    native: NativeRunner, dims: tuple[int, ...], tag: str, second: tuple[int, ...], algorithm: str
 ) -> None:
     rng = np.random.default_rng(random.SystemRandom().randrange(1 << 32))
     used = (Arg.SRC, Arg.SRC_1, Arg.DST)
     attr = PrimitiveAttr((), tuple(map(Quantisation, used)), tuple(map(Quantisation, used)))
-    op = Binary(MemoryDesc(dims, "u8", tag), MemoryDesc(second, "s8", tag), MemoryDesc(dims, "u8", tag), "mul")
+    op = Binary(MemoryDesc(dims, "u8", tag), MemoryDesc(second, "s8", tag), MemoryDesc(dims, "u8", tag), algorithm)
     pd = primitive_desc(op, attr, cpu_target())
     assert pd.impl_name() == "native:quantised_binary"
     args: dict[int, Array] = {Arg.SRC: rng.integers(0, 256, dims), Arg.SRC_1: rng.integers(-128, 128, second)}
     for arg, scale, point in zip(used, (0.3, 0.2, 0.9), (100, -3, 50), strict=True):
         args[scales_of(arg)], args[zero_points_of(arg)] = np.array([scale], np.float32), np.array([point])
     got = native.results(pd, args)[Arg.DST].astype(np.float64)
-    value = (args[Arg.SRC] - 100.0) * (args[Arg.SRC_1] + 3.0) * (0.3 * 0.2 / 0.9) + 50
+    left, right = (args[Arg.SRC] - 100.0) * 0.3, (args[Arg.SRC_1] + 3.0) * 0.2
+    value = (left * right if algorithm == "mul" else left + right) / 0.9 + 50
     near = np.abs(value - np.floor(value) - 0.5) < 1e-3
     assert np.array_equal(np.where(near, got, np.clip(np.rint(value), 0, 255)), got)
 
