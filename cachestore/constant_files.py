@@ -46,6 +46,9 @@ _ABANDONED_S: Final = 3600.0
 _USE_S: Final = 60.0
 #: Between two looks at the folder, a process writes at most one part in this many of its capacity.
 _LOOKS: Final = 8
+#: Bytes of one write. A file system takes blocks of memory as large as a write, and those of a mebibyte and more are often ones
+#: that the host of a virtual machine has taken back: it needs milliseconds to supply each.
+_PIECE: Final = 256 << 10
 _BOOT: Final = "/proc/sys/kernel/random/boot_id"
 
 
@@ -267,7 +270,7 @@ def _fill(descriptor: int, digest: str, content: memoryview) -> None:
     reserve_bytes(descriptor, _padded(len(content)) + _PAGE)
     rest = content
     while rest:
-        rest = rest[os.write(descriptor, rest) :]
+        rest = rest[os.write(descriptor, rest[:_PIECE]) :]
     padding = bytes(-len(content) % _PAGE)
     record = _RECORD.pack(_MAGIC, len(content), _checksum(content), bytes.fromhex(digest))
     rest = memoryview(padding + record.ljust(_PAGE, b"\0"))

@@ -17,14 +17,17 @@ _LINE: Final = 64
 
 
 class Buffer:
-    """Zeroed, page-aligned memory that lives as long as this object and its views; `address` is its first byte."""
+    """Zeroed, page-aligned memory that lives as long as this object and its views; `address` is its first byte.
+
+    ``huge`` False asks for no huge pages: better for memory that is used once.
+    """
 
     __slots__ = ("_hold", "_map", "address", "nbytes")
 
-    def __init__(self, nbytes: int, content: bytes = b"") -> None:
+    def __init__(self, nbytes: int, content: bytes = b"", *, huge: bool = True) -> None:
         self.nbytes = nbytes
         self._map = mmap.mmap(-1, max(nbytes, len(content)) + SLACK, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-        if nbytes >= _HUGE:
+        if huge and nbytes >= _HUGE:
             with suppress(OSError):  # a kernel without huge pages
                 self._map.madvise(mmap.MADV_HUGEPAGE)
         self._map[: len(content)] = content

@@ -26,11 +26,12 @@ class ConstantStore:
         """Return memory for a constant until it is written, with any content.
 
         The same for many of them, until `release`: the first touch of its pages takes longer than to write them to the file.
+        They are small ones: huge ones that the host of a virtual machine has to supply take longer still.
         """
         if nbytes > _ROOM_BYTES:
-            return Buffer(nbytes)
+            return Buffer(nbytes, huge=False)
         if self._room is None:
-            self._room = Buffer(_ROOM_BYTES)
+            self._room = Buffer(_ROOM_BYTES, huge=False)
         return self._room
 
     def release(self) -> None:
