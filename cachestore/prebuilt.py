@@ -13,7 +13,6 @@ or forged and printed once (PrebuiltRefused).
 
 from __future__ import annotations
 
-import hashlib
 import os
 import stat
 import struct
@@ -23,6 +22,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from .deferred_namedtuple import NamedTuple
+from .digests import sha256
 from .errors import EntryCorrupt, PathRefused, PrebuiltRefused
 from .key import Key
 from .ownership import check_folder
@@ -62,8 +62,8 @@ def write_prebuilt(path: str, parts: Mapping[str, bytes], about: Mapping[str, st
         if part not in places:
             places[part] = start + len(body)
             body += part
-        table += _PART.pack(bytes.fromhex(digest), places[part], len(part), hashlib.sha256(part).digest())
-    seal = hashlib.sha256(description + table).digest()
+        table += _PART.pack(bytes.fromhex(digest), places[part], len(part), sha256(part).digest())
+    seal = sha256(description + table).digest()
     content = _HEADER.pack(_MAGIC, _FORMAT, len(parts), len(description), seal) + description + table + body
     draft = f"{path}.{os.urandom(8).hex()}"
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
@@ -101,7 +101,7 @@ class PrebuiltFile:
             rest = os.pread(descriptor, size, _HEADER.size) if size <= _MOST_TABLE else b""
         finally:
             os.close(descriptor)
-        if len(rest) != size or hashlib.sha256(rest).digest() != seal:
+        if len(rest) != size or sha256(rest).digest() != seal:
             raise EntryCorrupt("", "its table is damaged or not complete")
         #: The size of the file in bytes.
         self.bytes = status.st_size
@@ -141,7 +141,7 @@ class PrebuiltFile:
             part = os.pread(descriptor, place.length, place.offset)
         finally:
             os.close(descriptor)
-        if hashlib.sha256(part).digest() != place.seal:
+        if sha256(part).digest() != place.seal:
             raise EntryCorrupt(digest, "its bytes differ from those that were written")
         return part
 

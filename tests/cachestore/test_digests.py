@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -55,3 +56,15 @@ def test_short_messages_load_no_openssl_and_a_long_one_does() -> None:
         "for size in (65536, 65537): key.sign(bytes(size)); print('_hashlib' in sys.modules)"
     )
     assert python(code).split() == ["False", "True"]
+
+
+def test_prebuilt_parts_and_names_of_constants_load_no_openssl(tmp_path: Path) -> None:
+    code = (
+        "import sys; from poolrt.cachestore.key import Key\n"
+        "from poolrt.cachestore.prebuilt import PrebuiltFile, write_prebuilt\n"
+        "from poolrt.graph.constant_name import name_constant\n"
+        f"key, path = Key({{'part': 1}}), {str(tmp_path / 'parts')!r}\n"
+        "write_prebuilt(path, {key.digest: b'part'}, {})\n"
+        "print(PrebuiltFile(path).read(key), len(name_constant('layout', bytes(32))), '_hashlib' in sys.modules)"
+    )
+    assert python(code).split() == ["b'part'", "64", "False"]
