@@ -28,7 +28,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return clock
 
 
-def test_it_lets_everything_through_until_a_failure() -> None:
+def test_it_lets_everything_through_until_a_failure(clock: Clock) -> None:
     breaker = CircuitBreaker()
     assert all(breaker.allows() for _ in range(5))
     breaker.failed("gone")

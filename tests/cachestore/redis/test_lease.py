@@ -6,6 +6,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from poolrt.cachestore import StoreUnavailable
 from poolrt.cachestore.errors import StoreFull
 from poolrt.cachestore.node_state import NodeState
+from poolrt.cachestore.redis import breaker as breaker_module
 from poolrt.cachestore.redis.breaker import CircuitBreaker
 from poolrt.cachestore.redis.connection import RedisConnection
 from poolrt.cachestore.redis.lease import Ended, Held, Off, Owned, Present, Publication, Published, Terms
@@ -409,7 +411,8 @@ def test_scripts_are_loaded_again_after_redis_forgot_them(tier: RedisTier) -> No
     assert tier.leases.publish(D1, "a", lease.fence, 0, b"x").word == "OK"
 
 
-def test_a_server_that_is_not_there_is_unavailable() -> None:
+def test_a_server_that_is_not_there_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(breaker_module, "time", SimpleNamespace(monotonic=lambda: 1000.0))  # it is not asked again yet
     breaker = CircuitBreaker()
     connection = RedisConnection("unix:///no-server", "unix:///no-server", 0.5, breaker)
     with pytest.raises(StoreUnavailable):

@@ -2,9 +2,25 @@
 
 from __future__ import annotations
 
-import time
+from collections.abc import Callable
+from types import SimpleNamespace
 
+import pytest
+
+from poolrt.functions import drive_watch
 from poolrt.functions.drive_watch import TICK_S, DriveWatch
+
+
+@pytest.fixture
+def sleep(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    """A function that lets time pass, which stands still for the watch otherwise, however late this process is."""
+    now = [100.0]
+    monkeypatch.setattr(drive_watch, "time", SimpleNamespace(monotonic=lambda: now[0]))
+
+    def sleep(seconds: float) -> None:
+        now[0] += seconds + 1e-6  # as a sleep, it never lasts exactly so long
+
+    return sleep
 
 
 def _looks(watch: DriveWatch, *, outstanding: bool = True, waits: bool = False) -> bool:
@@ -13,32 +29,32 @@ def _looks(watch: DriveWatch, *, outstanding: bool = True, waits: bool = False) 
     return watch.adopted
 
 
-def test_the_thread_of_futures_drives_once_no_thread_has_for_a_while() -> None:
+def test_the_thread_of_futures_drives_once_no_thread_has_for_a_while(sleep: Callable[[float], None]) -> None:
     watch = DriveWatch()
     # Given calls after a long time without any, which the thread of futures is woken for
     assert not _looks(watch)
     assert watch.next_look(lambda: 1) == TICK_S
     assert not _looks(watch)
     # When nothing drives
-    time.sleep(TICK_S)
+    sleep(TICK_S)
     # Then it does, until another thread does
     assert _looks(watch)
     watch.drives += 1
     assert not _looks(watch)
 
 
-def test_the_thread_of_futures_leaves_rings_to_a_thread_that_waits_for_long() -> None:
+def test_the_thread_of_futures_leaves_rings_to_a_thread_that_waits_for_long(sleep: Callable[[float], None]) -> None:
     watch = DriveWatch()
     assert watch.next_look(lambda: 1) == TICK_S
     for _ in range(3):
         assert not _looks(watch, waits=True)
-        time.sleep(TICK_S)
+        sleep(TICK_S)
     assert not _looks(watch, waits=True)
 
 
-def test_the_thread_of_futures_drives_nothing_without_calls() -> None:
+def test_the_thread_of_futures_drives_nothing_without_calls(sleep: Callable[[float], None]) -> None:
     watch = DriveWatch()
     assert watch.next_look(lambda: 1) == TICK_S
-    time.sleep(TICK_S)
+    sleep(TICK_S)
     assert not _looks(watch, outstanding=False)
     assert not _looks(watch)

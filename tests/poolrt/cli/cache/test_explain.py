@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from poolrt.cachestore import CacheStore, Key
 from poolrt.cli import main
+from poolrt.cli.cache import explain
 
 OLD = Key({"primitive": "convolution", "operation": {"n": 1}, "toolchain": {"numba": "0.67.1"}, "blob": b"\x01\xff"})
 NEW = Key({"primitive": "convolution", "operation": {"n": 1}, "toolchain": {"numba": "0.68.1"}, "blob": b"\x01\xff"})
@@ -62,9 +64,14 @@ def test_the_latest_misses_are_explained_the_latest_first(capsys: pytest.Capture
 
 
 @pytest.mark.usefixtures("missed")
-def test_the_text_names_the_field_that_differs(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_text_names_the_field_that_differs(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with CacheStore.connect() as store:
+        missed_at = store.misses()[-1].time
+    monkeypatch.setattr(explain, "time", SimpleNamespace(time=lambda: missed_at + 7))
     head, near = _lines(capsys, NEW.digest[:12])
-    assert head.startswith(f"{NEW.digest[:16]} convolution, missed 0 s ago, then created by {os.uname().nodename} in ")
+    assert head.startswith(f"{NEW.digest[:16]} convolution, missed 7 s ago, then created by {os.uname().nodename} in ")
     assert near.startswith(f"  1 entry is near; nearest {OLD.digest[:16]} ({os.uname().nodename}, ")
     assert near.endswith(" differs in toolchain.numba: 0.67.1, here 0.68.1")
 
