@@ -12,13 +12,15 @@ from typing import Any
 
 import pytest
 
+from poolrt.coordinator import lowering_process
 from poolrt.coordinator.background import _LARGE_BYTES, BackgroundThread
 from poolrt.coordinator.instructions import Lower, PendingGraph
 from poolrt.coordinator.lowering import LoweringRequest, lower_here
 from poolrt.coordinator.lowering_process import TRIES, lower_in_process
 from poolrt.errors import GraphRefused, PoolError
+from poolrt.workers.ipc.spawn import start_program
 from tests.poolrt.pool.attacks import _chain, _constants
-from tests.poolrt.pool.processes import children, command
+from tests.poolrt.pool.processes import children, command, wait_until
 
 _BOUND_S = 60.0
 _REQUEST = LoweringRequest("g", {}, "", 2, with_texts=True)
@@ -66,8 +68,18 @@ def test_a_bug_in_a_process_is_an_internal_error() -> None:
 
 @pytest.mark.parametrize("kills", [TRIES - 1, TRIES])
 @pytest.mark.one_in(2)
-def test_a_process_that_is_killed_is_replaced_a_few_times(kills: int) -> None:
+def test_a_process_that_is_killed_is_replaced_a_few_times(kills: int, monkeypatch: pytest.MonkeyPatch) -> None:
     outcomes: list[object] = []
+    started: list[int] = []
+
+    def start(*words: Any) -> int:
+        pid = start_program(*words)
+        if len(started) < kills:
+            os.kill(pid, signal.SIGSTOP)  # it does not end before it is killed
+        started.append(pid)
+        return pid
+
+    monkeypatch.setattr(lowering_process, "start_program", start)
 
     def lower() -> None:
         try:
@@ -77,14 +89,13 @@ def test_a_process_that_is_killed_is_replaced_a_few_times(kills: int) -> None:
 
     thread = threading.Thread(target=lower)
     thread.start()
-    killed: set[int] = set()
-    while len(killed) < kills:
-        pid = wait_for_process()
-        if pid not in killed:
-            killed.add(pid)
-            os.kill(pid, signal.SIGSEGV)
+    for number in range(kills):
+        wait_until(lambda number=number: len(started) > number, "a process is started", _BOUND_S)  # type: ignore[misc]
+        os.kill(started[number], signal.SIGSEGV)
+        os.kill(started[number], signal.SIGCONT)
     thread.join(_BOUND_S)
     (outcome,) = outcomes
+    assert len(started) == min(kills + 1, TRIES)
     if kills < TRIES:
         assert outcome == lower_here(_REQUEST, _chain(5000, "n"))
     else:

@@ -56,13 +56,23 @@ def connects(path: Path) -> bool:
     return True
 
 
+def _state(place: Path) -> str:
+    """Return the state of a process or thread by its folder in /proc; `X` if it has gone."""
+    try:
+        text = (place / "stat").read_text(encoding="ascii")
+    except (FileNotFoundError, ProcessLookupError):
+        return "X"
+    return text.rpartition(")")[2].split()[0]
+
+
 def is_alive(pid: int) -> bool:
     """Return whether a process exists and has not ended (a zombie has)."""
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text(encoding="ascii")
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    return text.rpartition(")")[2].split()[0] not in ("Z", "X")
+    return _state(Path(f"/proc/{pid}")) not in ("Z", "X")
+
+
+def has_stopped(pid: int) -> bool:
+    """Return whether each thread of a process has stopped or ended."""
+    return all(_state(task) in ("T", "Z", "X") for task in Path(f"/proc/{pid}/task").glob("*"))
 
 
 def children(pid: int) -> list[int]:
@@ -155,10 +165,11 @@ def load_long(pool: poolrt.Pool) -> poolrt.Model:
 
 @contextmanager
 def stopped(*pids: int) -> Iterator[None]:
-    """Stop processes for the time of a block."""
+    """Stop processes for the time of a block, which begins when they have stopped."""
     for pid in pids:
         os.kill(pid, signal.SIGSTOP)
     try:
+        wait_until(lambda: all(map(has_stopped, pids)), "the processes have stopped")
         yield
     finally:
         for pid in pids:

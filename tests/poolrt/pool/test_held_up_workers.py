@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ import pytest
 
 import poolrt
 from poolrt.runs import held_up
+from poolrt.runs.client_ring import ClientRing
 from poolrt.workers.ipc.ring import RETURNED
 
 from .prepared import X, load, rings_of
@@ -118,19 +120,14 @@ def test_a_run_that_a_stopped_worker_has_begun_waits_and_those_behind_it_do_not(
 ) -> None:
     small = load(own_pool)
     long = load_long(own_pool)
-    zeros = np.zeros(LONG, np.float32)
-    rings = rings_of(own_pool)
-    taken = {ring.number: ring._ring.taken for ring in rings}
-    begun = long.submit(x=zeros)
-    wait_until(lambda: any(ring._ring.taken > taken[ring.number] for ring in rings), "it has begun")
-    (held,) = [ring for ring in rings if ring._ring.taken > ring._ring.done]
-    with stopped(*workers_of(own_pool)):
+    workers = _workers_of_rings(own_pool)
+    with _stopped_in(own_pool, long) as (begun, held):
         futures = [small.submit(x=X) for _ in range(20)]
-        assert any(ring is not held and ring.load for ring in rings)
+        (other,) = [ring for ring in rings_of(own_pool) if ring is not held]
+        assert other.load > 0
         assert held.load > 1
         # Given that only the worker of the long run remains stopped
-        other = _pid_of_the_other(own_pool, held)
-        os.kill(other, signal.SIGCONT)
+        os.kill(workers[other.number], signal.SIGCONT)
         if calls_back:
             called: list[Any] = []
             for future in [begun, *futures]:
@@ -143,18 +140,42 @@ def test_a_run_that_a_stopped_worker_has_begun_waits_and_those_behind_it_do_not(
     assert (begun.result(BOUND_S)["y"] == 0).all()
 
 
-def _pid_of_the_other(pool: poolrt.Pool, held: Any) -> int:
-    """Return the worker that does not serve a ring, all of which are stopped."""
-    (other,) = [ring for ring in rings_of(pool) if ring is not held]
-    for pid in workers_of(pool):
-        os.kill(pid, signal.SIGCONT)
-        other.probe()
-        done = other._ring.done
-        time.sleep(0.1)
-        os.kill(pid, signal.SIGSTOP)
-        if other._ring.done > done or not other.load:
-            return pid
-    raise AssertionError("no worker serves the ring")
+def _workers_of_rings(pool: poolrt.Pool) -> dict[int, int]:
+    """Return the process of the worker of each of two rings, neither of which has runs, by the number of the ring."""
+    pids, rings = workers_of(pool), rings_of(pool)
+    found = {}
+    for pid, other in zip(pids, reversed(pids), strict=True):
+        with stopped(other):
+            for ring in rings:
+                ring.probe()
+            wait_until(lambda: not all(ring.load for ring in rings), "the worker that goes on returns its entry")
+            (own,) = [ring for ring in rings if not ring.load]
+            found[own.number] = pid
+        wait_until(lambda: not any(ring.load for ring in rings), "the other one returns its entry, too")
+    return found
+
+
+@contextmanager
+def _stopped_in(pool: poolrt.Pool, model: poolrt.Model) -> Iterator[tuple[Any, ClientRing]]:
+    """Stop all workers while one of them executes a long run; give the run's future and its ring.
+
+    A run that ends before its worker is stopped is followed by another one.
+    """
+    rings = rings_of(pool)
+
+    def find_begun() -> list[ClientRing]:
+        return [ring for ring in rings if ring._ring.taken > ring._ring.done]
+
+    for _ in range(50):
+        future = model.submit(x=np.zeros(LONG, np.float32))
+        wait_until(lambda future=future: bool(find_begun()) or future.done(), "it has begun")  # type: ignore[misc]
+        with stopped(*workers_of(pool)):
+            if begun := find_begun():
+                (held,) = begun
+                yield future, held
+                return
+        future.result(BOUND_S)
+    pytest.fail("all runs end before their worker is stopped")
 
 
 def test_runs_stay_where_they_are_if_the_other_worker_is_stopped_too(own_pool: poolrt.Pool) -> None:

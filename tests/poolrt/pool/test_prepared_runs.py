@@ -186,7 +186,7 @@ def test_a_prepared_run_whose_worker_is_killed_is_done_by_another(own_pool: pool
     with ThreadPoolExecutor(1) as threads:
         future = threads.submit(lambda: model.run(x=X)["y"])
         wait_until(lambda: sum(ring._ring.submitted for ring in rings_of(own_pool)) > before, "the run is submitted")
-        (entry,) = [ring.under_way[-1] for ring in rings_of(own_pool) if ring.load]
+        (entry,) = [ring.under_way[-1] for ring in rings_of(own_pool) if ring.under_way]
         assert isinstance(entry, PlacedRuns)
         for pid in pids:
             os.kill(pid, signal.SIGKILL)
