@@ -189,7 +189,7 @@ def test_a_worker_that_has_begun_a_run_whose_time_is_over_is_replaced(
         stopping.start()
         with pytest.raises(TimeoutError, match="a run of model long has not ended within 1 s"):
             if what == "submit":
-                futures = [model.submit(x=given, timeout=1) for _ in range(10)]
+                futures = [model.submit(x=given, timeout=1) for _ in range(100)]  # they take seconds
                 [future.result() for future in futures]
             else:
                 list(model.map([{"x": given}] * 200, timeout=1))
