@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from .operations.resampling import Resampling
     from .operations.rnn import Rnn
     from .operations.roi_align import RoiAlign
+    from .operations.rotary import Rotary
     from .operations.scatter import Scatter
     from .operations.select import Select
     from .operations.shuffle import Shuffle
@@ -115,6 +116,7 @@ __all__ = [
     "Resampling",
     "Rnn",
     "RoiAlign",
+    "Rotary",
     "Scatter",
     "Select",
     "SequentialPool",

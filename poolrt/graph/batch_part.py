@@ -245,7 +245,7 @@ _RULES: Final[Mapping[str, _Rule]] = {
         _first_alone,
     ),
     **dict.fromkeys(("softmax", "shuffle", "cumulative_sum", "arg_reduction", "top_k", "dft"), _other_axis),
-    **dict.fromkeys(("binary", "sum", "select", "attention", "grid_sample"), _row_by_row),
+    **dict.fromkeys(("binary", "sum", "select", "attention", "rotary", "grid_sample"), _row_by_row),
     "concat": _other_axis,
     "reduction": _reduction,
     "batch_normalization": _batch_normalization,
@@ -259,4 +259,4 @@ _RULES: Final[Mapping[str, _Rule]] = {
     "expand": _expand,
 }  # fmt: skip
 #: Kinds whose operands are combined row by row, as are those of matmul above rank 2.
-_TOGETHER: Final = frozenset({"binary", "sum", "select", "attention", "concat", "grid_sample"})
+_TOGETHER: Final = frozenset({"binary", "sum", "select", "attention", "rotary", "concat", "grid_sample"})

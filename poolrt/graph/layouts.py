@@ -271,6 +271,7 @@ _POLICIES: Final[dict[str, _Policy]] = {
     "reorder": _reorder,
     "call": _row_major,
     "grid_sample": _row_major,
+    "rotary": _row_major,
     "roi_align": _row_major,
     "tree_leaves": _row_major,
     "rnn": _recurrent,

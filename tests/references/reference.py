@@ -45,6 +45,7 @@ from poolrt.workers.desc import (
     Resampling,
     Rnn,
     RoiAlign,
+    Rotary,
     Scatter,
     Select,
     Shuffle,
@@ -83,6 +84,7 @@ from .recurrent import recurrent
 from .reduction import reduction
 from .resampling import resampling
 from .roi_align import roi_align
+from .rotary import rotary
 from .scatter import scatter
 from .shuffle import shuffle
 from .softmax import softmax
@@ -216,6 +218,8 @@ def _operation(op: OpDesc, args: Mapping[int, Array]) -> Array:
             return attention(op, args[Arg.SRC], args[Arg.SRC_1], args[Arg.SRC_2], args.get(Arg.SHIFT))
         case Gather():
             return gather(op, args[Arg.SRC], args[Arg.SRC_1])
+        case Rotary():
+            return rotary(op, args[Arg.SRC], args[Arg.SRC_1], args[Arg.SRC_2])
         case GridSample():
             return grid_sample(op, args[Arg.SRC], args[Arg.SRC_1])
         case TreeLeaves():

@@ -42,6 +42,7 @@ OPERATIONS: Final = {
     "lstm": "Lstm",
     "gru": "Gru",
     "attention": "Attention",
+    "rotary": "Rotary",
     "gather": "Gather",
     "grid_sample": "GridSample",
     "roi_align": "RoiAlign",

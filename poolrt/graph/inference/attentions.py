@@ -1,4 +1,4 @@
-"""Attention."""
+"""Attention, and rotations of what it compares."""
 
 from __future__ import annotations
 
@@ -17,3 +17,9 @@ def attention(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, dtype: st
             raise ValueError(f"{name}: expect (batch, heads, rows, columns), got {desc.dims}")
     dst = describe_result(query, dtype, (*query.dims[:3], value.dims[3]))
     return op(query, key, value, mask[0] if mask else None, dst, **attrs)
+
+
+def rotary(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, dtype: str) -> OpDesc:
+    """Describe pairs of elements of rows, rotated by angles."""
+    src, cosine, sine = srcs
+    return op(src, cosine, sine, describe_result(src, dtype), **attrs)

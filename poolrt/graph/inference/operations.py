@@ -125,6 +125,7 @@ _DESCRIBE: Final[Mapping[str, _Describe]] = {
     "lstm": recurrent.two_states,
     "gru": recurrent.one_state,
     "attention": attentions.attention,
+    "rotary": attentions.rotary,
     "gather": indexing.gather,
     "scatter": indexing.scatter,
     "select": indexing.select,

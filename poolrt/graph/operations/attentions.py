@@ -1,4 +1,4 @@
-"""Attention."""
+"""Attention, and rotations of what it compares."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .family import Family
 
 
 class Attentions(Family):
-    """Scaled dot product attention."""
+    """Scaled dot product attention, and rotary embeddings."""
 
     def attention(
         self,
@@ -48,3 +48,18 @@ class Attentions(Family):
             depth = operands[0].shape[-1] if operands[0].ndim else 1
             factor = 1.0 / math.sqrt(depth) if scale is None else to_float("scale", scale)
             return node.add(operands, scale=factor, causal=to_bool("causal", causal))
+
+    def rotary(
+        self, src: Operand, cosine: Operand, sine: Operand, interleaved: bool = False, **options: Unpack[NodeOptions]
+    ) -> Value:
+        """Rotate pairs of the first 2 R elements of rows of src (A, B, C, D) by angles, as rotary embeddings of positions do.
+
+        ``cosine`` and ``sine`` (A, B, C, R) have those of the angles; each of their sizes but R may be 1. Pair k is the elements
+        2 k and 2 k + 1 if they are ``interleaved``, else k and R + k: (x, y) becomes (x cos - y sin, y cos + x sin).
+        """
+        with self._build("rotary", **options) as node:
+            dtype = node.type_of(src, cosine, sine)
+            operands = [
+                node.operand(name, each, dtype) for name, each in (("src", src), ("cosine", cosine), ("sine", sine))
+            ]
+            return node.add(operands, interleaved=to_bool("interleaved", interleaved))

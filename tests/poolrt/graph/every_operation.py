@@ -57,6 +57,7 @@ OPERATIONS: Final[dict[str, tuple[tuple[int, ...], Build]]] = {
     "prelu": (IMAGE, lambda g, x: g.prelu(x, array(6, 1, 1))),
     "shuffle": (IMAGE, lambda g, x: g.shuffle(x, 1, 3)),
     "layer_normalization": (IMAGE, lambda g, x: (g.layer_normalization(x, array(9), array(9)), g.layer_normalization(x))),
+    "rotary": (IMAGE, lambda g, x: g.rotary(x, array(1, 6, 1, 4), array(1, 6, 1, 4), True)),
     "rms_normalization": (IMAGE, lambda g, x: (g.rms_normalization(x, array(9)), g.rms_normalization(x, epsilon=0.5))),
     "group_normalization": (IMAGE, lambda g, x: g.group_normalization(x, 3, array(6), array(6))),
     "batch_normalization": (IMAGE, lambda g, x: g.batch_normalization(x, scale=array(6))),

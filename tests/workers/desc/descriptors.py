@@ -64,6 +64,7 @@ from poolrt.workers.desc.operations.reduction import REDUCTION_ALGORITHMS
 from poolrt.workers.desc.operations.resampling import COORDINATES, NEAREST, RESAMPLING_ALGORITHMS
 from poolrt.workers.desc.operations.scatter import SCATTER_REDUCTIONS
 from tests.workers.support.regions import random_roi_align
+from tests.workers.support.rotations import random_rotary
 from tests.workers.support.trees import random_descriptor
 
 from . import windows
@@ -426,7 +427,7 @@ _DRAWN: Final[dict[str, Callable[[Random], OpDesc]]] = {
     "inner_product": inner_product, "softmax": softmax, "reorder": reorder, "layer_normalization": layer_normalization,
     "group_normalization": group_normalization, "reduction": reduction, "resampling": resampling, "prelu": prelu,
     "shuffle": shuffle, "rnn": rnn, "lstm": lstm, "gru": gru,
-    "attention": attention, "gather": gather, "grid_sample": grid_sample, "roi_align": random_roi_align,
+    "attention": attention, "rotary": random_rotary, "gather": gather, "grid_sample": grid_sample, "roi_align": random_roi_align,
     "tree_leaves": random_descriptor,
     "select": select, "arg_reduction": arg_reduction,
     "pad": pad, "scatter": scatter,

@@ -49,6 +49,7 @@ from tests.workers.desc.windows import Channels, Sizes, Window, convolution, dec
 
 from .mixed_types import SHAPES, dfts, dynamic_quantises, matmuls_nbits, non_max_suppressions, non_zeros, top_ks
 from .regions import roi_aligns
+from .rotations import rotaries
 from .trees import trees_of
 
 TYPES: Final = ("f64", "f32", "f16", "bf16", "s64", "u64", "s32", "u32", "s16", "u16", "s8", "u8", "bool")
@@ -480,6 +481,7 @@ MAKERS: Final[dict[str, tuple[tuple[str, ...], Callable[[str, str], list[OpDesc]
     "gru": (FORWARD, grus),
     "attention": (_ANY, attentions),
     "gather": (_ANY, gathers),
+    "rotary": (_ANY, rotaries),
     "select": (_ANY, selects),
     "arg_reduction": (_ANY, arg_reductions),
     "pad": (_ANY, pads),

@@ -10,8 +10,9 @@ import numpy as np
 
 from ...call import NodeCall, Operator
 from ...tensors import Operand, shape_of
+from ..rotary import rotate
 from .heads import Options, attend, join_heads, number_of_heads, scale_of, split_heads
-from .rotary import angles, rotate
+from .rotary import angles
 
 #: Inputs and attributes that are refused if they are given, by their names.
 _REFUSED_INPUTS: Final = {12: "k_scale", 13: "v_scale", 16: "query_seqlens"}
