@@ -38,7 +38,7 @@ def bitwise(algorithm: str, left: Array, right: Array, dtype: np.dtype[Any]) -> 
         unit = (x == 1) | (x + 1 == 0)
         return np.where((y < 0) & ~unit, 0, np.power(x, np.where(y < 0, y & 1, y))).astype(np.float64)
     if algorithm == "wrap_abs_diff":
-        return np.where(x < y, y - x, x - y).astype(np.float64)
+        return np.asarray(np.where(x < y, y - x, x - y), np.float64)
     if algorithm.startswith("wrap_"):
         arithmetic = {"wrap_add": np.add, "wrap_sub": np.subtract, "wrap_mul": np.multiply}[algorithm]
         return np.asarray(arithmetic(x, y), np.float64)
