@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import struct
 from typing import Final
 
@@ -28,6 +29,8 @@ _WIDE: Final = "x86-64-v4"
 _MANY_ROWS: Final = 64
 _SHORT_IN_WIDE: Final = 300
 _MORE_OF_K: Final = 14
+#: Elements that are sorted by a byte in the time that its values are counted and summed.
+_COUNTED: Final = 150
 
 
 class NativeTopK(NativeImplementation[TopK]):
@@ -71,6 +74,14 @@ class NativeTopK(NativeImplementation[TopK]):
                 adjacent=adjacent,
             )  # fmt: skip
             numbers = (len(loops), inner.extent, rows, group, *inner.steps, *numbers)
+        elif _pays_to_sort(op, digits := 64 // lanes):
+            # Words of a key and an index, twice, and counts of all values of a byte.
+            rows, room = steps(loops), 2 * (128 // lanes) * op.src.dims[op.axis] + digits * 256 * 8
+            group = -(-rows // _ITEMS)
+            kernel = KernelSpec.of(
+                "top_k_sorted", dtype=op.src.dtype, size=size, index_size=index_size, smallest=not op.largest
+            )
+            numbers = (len(loops), rows, group, room, *numbers)
         else:
             rows, room = steps(loops), 16 * op.k
             group = -(-rows // _ITEMS)
@@ -84,6 +95,16 @@ class NativeTopK(NativeImplementation[TopK]):
         table, work = as_table(loops), -(-rows // group)
         tables = struct.pack(f"<{len(table)}q", *table)
         return Program((kernel,), (Launch(0, args, work),), tables, room * work)
+
+
+def _pays_to_sort(op: TopK, digits: int) -> bool:
+    """Return whether to sort a row by its keys' bytes takes less time than a heap, from which each of the best is taken.
+
+    An element passes half of the levels of the heap before it has as many elements as it will, and those that are taken pass all.
+    """
+    length = op.src.dims[op.axis]
+    heap = op.k * (math.log(length / op.k) + 1.5) * math.log2(max(2, op.k))
+    return length < 1 << 31 and heap > digits * (length + _COUNTED)
 
 
 def _pays_to_copy(op: TopK, rows: int, isa: str) -> bool:

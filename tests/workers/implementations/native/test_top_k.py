@@ -25,12 +25,14 @@ def check(
     largest: bool,
     tag: Any = "",
     isa: str = "",
+    kernel: str = "",
 ) -> None:
     src, out = MemoryDesc(dims, dtype, tag), (*dims[:axis], k, *dims[axis + 1 :])
     kind = ("s64", "s32")[k % 2]
     op = TopK(src, MemoryDesc(out, dtype), MemoryDesc(out, kind), k, axis, largest)
     pd = primitive_desc(op, PrimitiveAttr(), target_of(isa or host_isa()))
     assert pd.impl_name() == "native:top_k"
+    assert not kernel or [spec.generator for spec in pd.program().kernels] == [kernel]
     rng, real = np.random.default_rng(), numpy_type(dtype)
     given = rng.integers(0, 2 if dtype == "bool" else 40, dims).astype(real)
     if real.kind not in "biu":
@@ -66,6 +68,37 @@ def test_the_best_of_short_rows(native: NativeRunner, isa: str, dtype: str) -> N
         check(native, dims, dtype, k, len(dims) - 1, True, isa=isa)
     check(native, (4, 5, 18), dtype, 3, 2, True, (1000, 100, 3), isa)
     check(native, (4, 50, 6), dtype, 5, 1, True, "bca", isa)
+
+
+@pytest.mark.parametrize(
+    "dtype",
+    [
+        *("f32", "s64"),
+        *(
+            pytest.param(t, marks=pytest.mark.slow)
+            for t in ("f16", "f64", "bf16", "s32", "u32", "u64", "s16", "s8", "bool")
+        ),
+    ],
+)
+@pytest.mark.parametrize("largest", [True, False])
+def test_many_of_a_row_are_sorted(native: NativeRunner, isa: str, dtype: str, largest: bool) -> None:
+    for dims, k, axis in (((1100,), 1100, 0), ((3, 900), 500, 1), ((2, 700, 3), 699, 1), ((70, 400), 400, 1)):
+        check(native, dims, dtype, k, axis, largest, isa=isa, kernel="top_k_sorted")
+    check(native, (4, 3, 600), dtype, 550, 2, largest, (5000, 1500, 2), isa, "top_k_sorted")
+
+
+@pytest.mark.parametrize("dtype", ["s64", "u64", "f64"])
+def test_all_bytes_of_keys_are_sorted(native: NativeRunner, dtype: str) -> None:
+    kind = numpy_type(dtype)
+    given = np.random.default_rng().integers(0, 256, (2, 900 * 8), np.uint8).view(kind)
+    given[:, :600] = given[:, 300:]
+    if dtype == "f64":
+        given = np.where(np.isnan(given), 1.0, given)
+    out = given.shape
+    op = TopK(MemoryDesc(out, dtype), MemoryDesc(out, dtype), MemoryDesc(out, "s64"), out[1], 1, False)
+    got = native.results(primitive_desc(op, PrimitiveAttr(), cpu_target()), {Arg.SRC: given})
+    np.testing.assert_array_equal(got[Arg.DST_1], np.argsort(given, 1, kind="stable"))
+    np.testing.assert_array_equal(got[Arg.DST], np.sort(given, 1))
 
 
 @pytest.mark.parametrize(
