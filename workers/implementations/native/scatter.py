@@ -11,6 +11,7 @@ from ...engines.target import Target
 from ...kernels.spec import KernelSpec
 from ..program import Launch, LaunchArgument, Program
 from .implementation import NativeImplementation
+from .nest_builder import NestBuilder
 from .pad import NativePad
 from .strided_loops import StridedLoop, as_table, byte_strides, nested, refuse_blocks, steps
 
@@ -19,6 +20,8 @@ _KINDS: Final = {"f64": "f64", "f32": "f32", **{name: name for name in LIMITS}}
 #: Shares of the parts of dst, each of which reads all indices, if the updates have at least as many elements.
 _SHARES: Final = 8
 _LARGE: Final = 1 << 16
+#: Indices of single elements that kernels are made for, at most.
+_MOST_AXES: Final = 4
 _COPY: Final = NativePad()
 
 
@@ -41,23 +44,36 @@ class NativeScatter(NativeImplementation[Scatter]):
         return refuse_blocks(op.src, op.indices, op.updates, op.dst)
 
     def program(self, op: Scatter, attr: PrimitiveAttr, target: Target) -> Program:
-        none = (0,) * op.src.ndims
-        copy = _COPY.program(Pad(op.src, op.dst, none, none), PrimitiveAttr(), target)
+        copy = _copy(op, target)
         if op.dst.elements == 0 or op.updates.elements == 0:
             return copy
         kind = f"u{8 * item_size(op.dst.dtype)}" if op.reduction == "none" else _KINDS[op.dst.dtype]
         wide = op.indices.dtype == "s64"
         memories: list[LaunchArgument] = [("m", (int(arg), 0)) for arg in (Arg.SRC_1, Arg.SRC_2, Arg.DST)]
         if op.algorithm == "elements":
-            kernel = KernelSpec.of("scatter_elements", kind=kind, reduction=op.reduction, wide=wide)
             table, numbers, work = _elements(op)
+            size = item_size(op.dst.dtype)
+            dense = (numbers[2], numbers[3], numbers[5]) == (item_size(op.indices.dtype), size, size)
+            kernel = KernelSpec.of("scatter_elements", kind=kind, reduction=op.reduction, wide=wide, dense=dense)
         else:
-            kernel = KernelSpec.of("scatter", kind=kind, reduction=op.reduction, wide=wide)
+            axes = op.indices.dims[-1]
+            single = math.prod(op.dst.dims[axes:]) == 1 and axes <= _MOST_AXES
+            kernel = KernelSpec.of("scatter", kind=kind, reduction=op.reduction, wide=wide, axes=axes if single else 0)
             table, numbers, work = _parts(op)
         place: LaunchArgument = ("t", len(copy.tables))
         update = Launch(1, (*memories, place, *(("i", number) for number in numbers)), work)
         tables = copy.tables + struct.pack(f"<{len(table)}q", *table)
         return Program((*copy.kernels, kernel), (*copy.launches, update), tables)
+
+
+def _copy(op: Scatter, target: Target) -> Program:
+    """Return the program that copies src to dst; one number that is repeated is stored by vectors."""
+    if op.dst.elements and not any(byte_strides(op.src)):
+        build = NestBuilder()
+        build.move(op.src, op.dst, ("m", (int(Arg.SRC), 0)), ("m", (int(Arg.DST), 0)))
+        return build.program()
+    none = (0,) * op.src.ndims
+    return _COPY.program(Pad(op.src, op.dst, none, none), PrimitiveAttr(), target)
 
 
 def _elements(op: Scatter) -> tuple[list[int], tuple[int, ...], int]:

@@ -16,14 +16,16 @@ from .updates import make_row_update, make_update
 from .vec import iload
 
 
-def make(isa: str, kind: str, reduction: str, wide: bool) -> tuple[Callable[..., None], Any]:
-    """Return the kernel, and its signature."""
+def make(isa: str, kind: str, reduction: str, wide: bool, axes: int) -> tuple[Callable[..., None], Any]:
+    """Return the kernel, and its signature: for parts of one element that ``axes`` indices choose, or for any if it is 0."""
     load_index, update, update_row = (
         make_load_index(wide),
         make_update(reduction, kind),
         make_row_update(reduction, kind),
     )
     size = int(kind[1:]) // 8
+
+    single, known = axes > 0, axes
 
     def kernel(
         begin: int, end: int, indices: int, updates: int, dst: int, table: int, shares: int, parts: int, loops: int,
@@ -32,20 +34,23 @@ def make(isa: str, kind: str, reduction: str, wide: bool) -> tuple[Callable[...,
         limits = table + 24 * loops
         outer = limits + 16 * axes
         adjacent = updates_step == size and dst_step == size
+        along = known if single else axes
         for item in range(begin, end):
             first, last = parts * item // shares, parts * (item + 1) // shares
             for place in range(places):
                 index, source = indices, updates
                 rest = place
                 for dim in range(dims):
-                    extent = iload(outer + 24 * dim)
-                    left = rest // extent
-                    position = rest - left * extent
-                    rest = left
+                    # A division takes as long as some updates.
+                    position = rest
+                    if dim + 1 < dims:
+                        extent = iload(outer + 24 * dim)
+                        rest //= extent
+                        position -= rest * extent
                     index += position * iload(outer + 24 * dim + 8)
                     source += position * iload(outer + 24 * dim + 16)
                 part, target, inside = 0, dst, True
-                for axis in range(axes):
+                for axis in range(along):
                     number = load_index(index + axis * distance)
                     limit = iload(limits + 16 * axis)
                     number += limit if number < 0 else 0
@@ -53,6 +58,9 @@ def make(isa: str, kind: str, reduction: str, wide: bool) -> tuple[Callable[...,
                     part = part * limit + number
                     target += number * iload(limits + 16 * axis + 8)
                 if not inside or part < first or part >= last:
+                    continue
+                if single:
+                    update(target, source)
                     continue
                 for step in range(steps):
                     rest, read, written = step, source, target

@@ -70,7 +70,8 @@ def max_unpooling(call: NodeCall) -> Operand:
     wanted = call.known_integers(2, "output_shape") if call.has(2) else (*sizes[:2], *made)
     if min(made) < 1 or len(wanted) != len(sizes) or any(a < b for a, b in zip(wanted[2:], made, strict=True)):
         raise call.malformed(f"output_shape: expect at least {(*sizes[:2], *made)}, got {tuple(wanted)}")
-    zeros = m.expand(m.reshape(m.number(0, source), (1,)), (math.prod((*sizes[:2], *made)),))
+    # One zero that the graph repeats: stored zeros would be read as often.
+    zeros = m.expand(m.value(m.reshape(m.number(0, source), (1,))), (math.prod((*sizes[:2], *made)),))
     indices, values = (m.reshape(operand, (-1,)) for operand in (call.operand(1), source))
     flat = call.graph.scatter_elements(m.value(zeros), m.value(indices), m.value(values), 0, name=call.name)
     result = m.reshape(flat, (*sizes[:2], *made))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 import pytest
 
+from poolrt.cachestore.deferred_dataclass import replace
 from poolrt.workers.desc import Arg, MemoryDesc, PrimitiveAttr, Scatter
 from poolrt.workers.desc.operations.scatter import SCATTER_REDUCTIONS
 from poolrt.workers.engines.target import cpu_target, host_isa
@@ -71,6 +73,44 @@ def test_updates_are_made_in_the_order_of_their_indices(native: NativeRunner, re
         check(native, described((5, 9, 7), (30, 1), dtype, "nd", reduction))
         check(native, described((5, 4, 7), (3, 20, 2), dtype, "nd", reduction))
         check(native, described((5, 4), (40, 2), dtype, "nd", reduction))
+
+
+@pytest.mark.parametrize("reduction", SCATTER_REDUCTIONS)
+def test_single_elements_have_kernels_for_up_to_four_indices(native: NativeRunner, reduction: str) -> None:
+    problems = (
+        ((9,), (40, 1)),
+        ((5, 4), (8, 3, 2)),
+        ((2, 3, 4), (30, 3)),
+        ((2, 3, 2, 3), (4, 9, 4)),
+        ((2,) * 5, (20, 5)),
+    )
+    for dims, indices in problems:
+        for dtype in ("f32", "s64", "u8"):
+            apart = tuple(2 * math.prod(indices[axis + 1 :]) for axis in range(len(indices)))
+            op = described(dims, indices, dtype, "nd", reduction, tags=("", "", "", apart))
+            check(native, op)
+            check(native, described(dims, indices, dtype, "nd", reduction))
+            spec = primitive_desc(op, PrimitiveAttr(), cpu_target(host_isa())).program().kernels[1]
+            assert dict(spec.params)["axes"] == (len(dims) if len(dims) <= 4 else 0)
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f64", "s16", "u8"])
+def test_one_number_is_updated_in_many_places(native: NativeRunner, dtype: str) -> None:
+    for dims, indices, algorithm in (
+        ((1000,), (333,), "elements"),
+        ((7, 9), (7, 30), "elements"),
+        ((40, 30), (50, 1), "nd"),
+    ):
+        op = described(dims, indices, dtype, algorithm, "none", len(dims) - 1 if algorithm == "elements" else 0)
+        op = replace(op, src=MemoryDesc(dims, dtype, (0,) * len(dims)))
+        pd = primitive_desc(op, PrimitiveAttr(), cpu_target(host_isa()))
+        assert "reorder" in [spec.generator for spec in pd.program().kernels]
+        rng, kind = np.random.default_rng(), numpy_type(dtype)
+        src = np.broadcast_to(np.array(3, kind), dims)
+        updates = rng.integers(0, 9, op.updates.dims).astype(kind)
+        chosen = rng.integers(-dims[op.axis], dims[op.axis], indices)
+        got = native.results(pd, {Arg.SRC: src, Arg.SRC_1: chosen, Arg.SRC_2: updates})[Arg.DST]
+        np.testing.assert_array_equal(got, scatter(op, src, chosen, updates), f"{op}")
 
 
 def test_rows_are_added_whole_and_in_any_layout(native: NativeRunner) -> None:
