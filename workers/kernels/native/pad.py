@@ -29,7 +29,8 @@ def make(isa: str, streams: bool = False) -> tuple[Callable[..., None], Any]:
     Long runs that it ``streams`` are written past the caches: see `past_caches`.
     """
     copy_run: Any = stream_bytes if streams else copy_bytes
-    load_1, load_2, load_4, load_8, store_4 = make_load(1), make_load(2), make_load(4), make_load(8), make_store(4)
+    load_1, load_2, load_4, load_8 = make_load(1), make_load(2), make_load(4), make_load(8)
+    store_1, store_2, store_4, store_8 = make_store(1), make_store(2), make_store(4), make_store(8)
 
     @inlined
     def repeated(address: int, unit: int) -> int:
@@ -47,7 +48,7 @@ def make(isa: str, streams: bool = False) -> tuple[Callable[..., None], Any]:
     def margin(
         first: int, last: int, read: int, written: int, before: int, kept: int, unit: int, mode: int, pattern: int
     ) -> None:
-        """Write the units beside those that are kept; those of four bytes, which most are, take no branch each."""
+        """Write the units beside those that are kept, before them or behind them; those of few bytes take few branches."""
         if mode == 0:
             if unit == 4 and last - first < _FEW:
                 for at in range(first, last):
@@ -57,9 +58,37 @@ def make(isa: str, streams: bool = False) -> tuple[Callable[..., None], Any]:
         elif unit == 4:
             for at in range(first, last):
                 store_4(written + 4 * at, load_4(read + 4 * padded_index(mode, at - before, kept)))
-        else:
-            for at in range(first, last):
-                copy_bytes(written + at * unit, read + padded_index(mode, at - before, kept) * unit, unit)
+        elif first < last:
+            # What narrow margins repeat is one run of units: the same one, or backwards, or forwards.
+            step = 0
+            is_run = mode == 1
+            if mode == 2:
+                step = -unit
+                is_run = -kept < first - before and last - before < 2 * kept
+            elif mode == 3:
+                step = unit
+                is_run = -kept <= first - before and last - before <= 2 * kept
+            if is_run and unit <= 8 and unit & (unit - 1) == 0:
+                place = read + unit * padded_index(mode, first - before, kept)
+                to, stop = written + unit * first, written + unit * last
+                if unit == 1:
+                    while to < stop:
+                        store_1(to, load_1(place))
+                        to += 1
+                        place += step
+                elif unit == 2:
+                    while to < stop:
+                        store_2(to, load_2(place))
+                        to += 2
+                        place += step
+                else:
+                    while to < stop:
+                        store_8(to, load_8(place))
+                        to += 8
+                        place += step
+            else:
+                for at in range(first, last):
+                    copy_bytes(written + at * unit, read + padded_index(mode, at - before, kept) * unit, unit)
 
     def kernel(
         begin: int, end: int, src: int, dst: int, table: int, dims: int, lines: int, group: int, line_dst: int, line_src: int,

@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from ..call import NodeCall, Operator
-from ..tensors import Operand, array_dtype, dtype_of
+from ..tensors import Operand, Tensors, array_dtype, dtype_of
 from .pool_indices import max_indices
 
 #: Elements of a block, each of which is a channel.
@@ -260,6 +260,8 @@ def columns_to_image(call: NodeCall) -> Operand:
     if width % elements or math.prod(counts) != places:
         raise call.malformed(f"{width} x {places} elements are no blocks of {block} in an image of {image}")
     channels = width // elements
+    if tuple(strides) == tuple(block) and not any(pads) and max(dilations) == 1:
+        return _side_by_side(m, source, (batch, channels), block, counts, image)
     rest = [(size - r) % s for size, r, s in zip(padded, reach, strides, strict=True)]
     one = np.eye(elements, dtype=np.float32).reshape(1, elements, *block)
     call.folding.book((channels, elements, elements), np.dtype(np.float32))
@@ -269,6 +271,24 @@ def columns_to_image(call: NodeCall) -> Operand:
         dilations=[each - 1 for each in dilations], groups=channels, output_padding=rest,
         padding=[(pads[axis], pads[axis + count]) for axis in range(count)], name=call.name,
     )  # fmt: skip
+
+
+def _side_by_side(
+    m: Tensors,
+    source: Operand,
+    outer: tuple[int, int],
+    block: Sequence[int],
+    counts: Sequence[int],
+    image: Sequence[int],
+) -> Operand:
+    """Return the image of blocks that do not overlap, with zeros behind the last ones."""
+    count = len(block)
+    apart = m.reshape(source, (*outer, *block, *counts))
+    order = [axis for each in range(count) for axis in (2 + count + each, 2 + each)]
+    covered = [many * size for many, size in zip(counts, block, strict=True)]
+    found = m.reshape(m.transpose(apart, (0, 1, *order)), (*outer, *covered))
+    after = [0, 0, *(size - part for size, part in zip(image, covered, strict=True))]
+    return m.pad_constant(found, [0] * len(after), after, m.number(0, source)) if any(after) else found
 
 
 OPERATORS: Final[Mapping[str, Operator]] = {
