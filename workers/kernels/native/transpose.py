@@ -12,6 +12,7 @@ from .compiler.language import intrinsic
 from .movement import Movement
 from .vec import (
     F32,
+    I8,
     I32,
     I64,
     LANES,
@@ -181,7 +182,12 @@ def _transpose_eights(b: Builder, src: Value, row: Value, dst: Value, column: Va
 
 
 def _transposed(b: Builder, rows: list[Value]) -> list[Value]:
-    """Exchange the off-diagonal halves of ever larger blocks, up to as many lanes as rows: rounds of two-source shuffles."""
+    """Exchange the off-diagonal halves of ever larger blocks, up to as many lanes as rows: rounds of two-source shuffles.
+
+    Bytes are interleaved instead, which processors do in one instruction each; exchanged, they would take two or three.
+    """
+    if len(rows) == LANES and rows[0].type.element == I8:
+        return _interleaved(b, rows)
     size = 1
     while size < len(rows):
         low = ir.Constant(VI, [LANES + (lane ^ size) if lane & size else lane for lane in range(LANES)])
@@ -192,4 +198,16 @@ def _transposed(b: Builder, rows: list[Value]) -> list[Value]:
                 new[i] = b.shuffle_vector(rows[i], rows[i + size], low)
                 new[i + size] = b.shuffle_vector(rows[i], rows[i + size], high)
         rows, size = new, 2 * size
+    return rows
+
+
+def _interleaved(b: Builder, rows: list[Value]) -> list[Value]:
+    """Return the columns of 16 rows: four rounds in which the lanes of rows that are eight apart are interleaved."""
+    half = LANES // 2
+    halves = [
+        ir.Constant(VI, [lane for pair in range(first, first + half) for lane in (pair, LANES + pair)])
+        for first in (0, half)
+    ]
+    for _ in range(4):
+        rows = [b.shuffle_vector(rows[n], rows[n + half], lanes) for n in range(half) for lanes in halves]
     return rows

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
+import shutil
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,8 +21,11 @@ from poolrt.workers.engines.target import cpu_target
 from poolrt.workers.implementations.native.loop_nest import copies, pieces, steps
 from poolrt.workers.implementations.primitive_desc import UnsupportedPrimitive, primitive_desc
 from poolrt.workers.implementations.program import Launch
+from poolrt.workers.kernels.native.compiler.codegen import compile_kernel
+from poolrt.workers.kernels.spec import KernelSpec
 from tests.references.data_types import rounded
 from tests.workers.cases import Case, cases, normals
+from tests.workers.kernels.native.test_conv import loops
 from tests.workers.levels import LEVELS
 from tests.workers.native_runner import NativeRunner
 
@@ -247,6 +253,18 @@ def test_transpositions_are_exact_in_pieces(native: NativeRunner, isa: str, kind
         src, dst = MemoryDesc(dims, kinds[0]), MemoryDesc(dims, kinds[1], "acb")
         values = rng.integers(0, 250, dims)
         native.check(Case(f"{dims} {kinds}", Reorder(src, dst), {Arg.SRC: values}, rtol=0.0, atol=0.0), isa)
+
+
+@pytest.mark.skipif(shutil.which("objdump") is None, reason="needs objdump")
+@pytest.mark.parametrize("isa", ["x86-64-v3", "x86-64-v4"])
+def test_transpositions_of_bytes_interleave_them(isa: str, tmp_path: Path) -> None:
+    spec = KernelSpec.of("reorder", src="bits8", dst="bits8", turns=True, wraps=False)
+    counts = [
+        tuple(sum(bool(re.search(name, line)) for line in body) for name in ("punpck", "pblend|pshufb|vpermt2|vpermi2"))
+        for body in loops(compile_kernel(spec, isa), tmp_path, "punpck")
+    ]
+    # Four rounds of 16, and no other instruction between a row that is loaded and a column that is stored.
+    assert (64, 0) in counts, counts
 
 
 def test_rows_of_dst_that_compete_are_written_few_at_a_time() -> None:
