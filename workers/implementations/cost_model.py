@@ -23,7 +23,7 @@ _PRODUCT: Final = 0.012
 _REFERENCE_BYTE: Final = 7.0
 _REFERENCE_PRODUCT: Final = 6.0
 #: Operations that compute more for each element: nanoseconds for a byte. What a call computes is unknown.
-_BYTES: Final = {"softmax": 0.05, "lrn": 0.1, "pooling": 0.05, "cumulative_sum": 0.06, "call": 1.0}
+_BYTES: Final = {"softmax": 0.05, "lrn": 0.1, "pooling": 0.05, "cumulative_sum": 0.06, "rotary": 0.02, "call": 1.0}
 #: The same of algorithms, and of implementations.
 _ALGORITHMS: Final = {
     ("eltwise", "gelu_erf"): 0.09,

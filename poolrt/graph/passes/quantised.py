@@ -2,7 +2,7 @@
 
 Quantising is a reorder with a scale, and maybe a zero point, of dst; dequantising one with those of src. Convolutions and
 products take both factors as they are stored, the addition and the bounds that follow, and requantise their result; so do
-products of batches of computed matrices, if their result is quantised.
+products of batches of computed matrices, if their result is quantised. Zero points of weights are multiplied by sums of rows.
 """
 
 from __future__ import annotations
@@ -94,6 +94,7 @@ class _Finder:
         self.new = Rewriter(ir)
         self.absorbed: set[int] = set()
         self._reshaped: dict[int, int] = {}
+        self._signs: dict[int, int] = {}
         self._ir = ir
         self._producers = {node.output: node for node in ir.nodes}
         self._readers = ir.readers()
@@ -124,8 +125,12 @@ class _Finder:
             return []
         output = 1 << ndims - 1 if node.kind == "matmul" else 1
         batch = self._is_batch(node)
+        shift = 0
         if (weights.point or self._dtype(weights.value) != "s8") and not batch:
-            return []
+            found = self._signed(node, weights)
+            if found is None:
+                return []
+            weights, shift = found
         if weights.mask not in (0, output) or (batch and len(node.inputs) > 2):
             return []
         bias = None
@@ -134,6 +139,12 @@ class _Finder:
         results, residual, post_ops, quantised = self._follow(node)
         if batch and quantised is None:
             return []
+        before: list[Node] = []
+        if shift:
+            if any(use.kind == "binary" for use in post_ops):
+                return []
+            before, more = self._less_sums(node, src, weights, shift)
+            post_ops = [more, *post_ops]
         # What is added as it is stored has a scale of its own: all is divided by that.
         unit = 1.0 if residual is None else residual.single
         values = [src.value, weights.value]
@@ -157,10 +168,41 @@ class _Finder:
         )
         self.absorbed.update(results[:-1])
         return [
+            *before,
             replace(
                 node, inputs=tuple(values), outputs=(results[-1],), post_ops=chain, quantisation=tuple(quantisation)
-            )
+            ),
         ]
+
+    def _signed(self, node: Node, weights: _Stored) -> tuple[_Stored, int] | None:
+        """Return known weights of a product of matrices as s8 without a zero point, and what is to be subtracted from each."""
+        constant = self._ir.constants.get(weights.value, self.new.constants.get(weights.value))
+        if node.kind != "matmul" or constant is None or not -255 <= weights.point <= 255:
+            return None
+        numbers, point = constant.array, weights.point
+        if constant.dtype == "u8":
+            numbers, point = (numbers ^ np.uint8(128)).view(np.int8), point - 128
+        if weights.value not in self._signs:
+            self._signs[weights.value] = self.new.constant(Constant(numbers, None, "s8"))
+        return replace(weights, value=self._signs[weights.value], point=0), point
+
+    def _less_sums(self, node: Node, src: _Stored, weights: _Stored, shift: int) -> tuple[list[Node], PostOpUse]:
+        """Return nodes for the sums of rows times a number that is to be subtracted from weights, and the step that adds them.
+
+        (x - a)(w - b) = (x - a) w - b (x - a).
+        """
+        *rows, columns = self._ir.values[node.output].dims
+        shape = self._ir.values[node.inputs[1]].dims
+        ones = self.new.constant(Constant(np.ones((*shape[:-1], 1), np.int8), None, "s8"))
+        sums, wide = self.new.value(MemoryDesc((*rows, 1), "f32")), self.new.value(MemoryDesc((*rows, columns), "f32"))
+        uses = tuple(self._uses(Arg.SRC, src))
+        scale = -shift * np.broadcast_to(weights.scale, (columns,)).reshape(*(1,) * len(rows), columns)
+        factor = self.new.constant(Constant(scale.astype(np.float32)))
+        product = replace(
+            node, name=f"{node.name}/sums", inputs=(src.value, ones), outputs=(sums,), post_ops=(), quantisation=uses
+        )
+        times = Node("binary", f"{node.name}/shift", (sums, factor), (wide,), {"algorithm": "mul"})
+        return [product, times], PostOpUse("binary", "add", value=wide)
 
     def _is_within(self, stored: _Stored) -> bool:
         """Return whether the type of a tensor holds its zero point, with which convolutions fill padding."""

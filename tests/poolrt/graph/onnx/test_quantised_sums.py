@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
 from poolrt import Executor, load_onnx
+from poolrt.workers.desc import Arg
 from poolrt.workers.primitives.provider import PrimitiveProvider
 
 #: Each compiles kernels of its own.
@@ -288,3 +289,60 @@ def test_a_smaller_quantised_operand_is_combined_as_it_is_stored(
     near = np.abs(value - np.floor(value) - 0.5) < 1e-3
     assert np.array_equal(np.where(near, got, np.clip(np.rint(value), low, low + 255)), got)
     assert len(executor.time_steps(1, **given)[0].primitives) == 1
+
+
+@pytest.mark.parametrize("left", [np.uint8, np.int8])
+@pytest.mark.parametrize(
+    ("right", "zero"), [(np.uint8, 0), (np.uint8, 117), (np.uint8, 128), (np.uint8, 255), (np.int8, -9)]
+)
+@pytest.mark.parametrize(("rows", "several", "end"), [(1, False, True), (5, True, True), (70, False, False)])
+@pytest.mark.one_in(4)
+def test_weights_of_a_product_may_have_a_zero_point(
+    left: type, right: type, zero: int, rows: int, several: bool, end: bool, cache: PrimitiveProvider
+) -> None:
+    rng, depth, columns = np.random.default_rng(), 48, 37
+    x, w = rng.integers(*limits_of(left), (rows, depth), left), rng.integers(*limits_of(right), (depth, columns), right)
+    # All numbers of the type are there: the weights less their zero point fit no type of 8 bits, unless that is near the middle.
+    w[0, :2] = np.iinfo(right).min, np.iinfo(right).max
+    point = int(np.iinfo(left).min) + 100
+    scale = np.asarray(rng.uniform(0.004, 0.01, columns if several else ()), np.float32)
+    bias = rng.standard_normal(columns).astype(np.float32)
+    fixed: dict[str, Array] = {
+        "xs": np.asarray(0.03, np.float32), "xz": np.asarray(point, left), "w": w, "ws": scale,
+        "wz": np.full(scale.shape, zero, right), "b": bias, "ys": np.asarray(0.7, np.float32), "yz": np.asarray(90, np.uint8),
+    }  # fmt: skip
+    nodes = [
+        helper.make_node("DequantizeLinear", ["x", "xs", "xz"], ["xf"]),
+        helper.make_node("DequantizeLinear", ["w", "ws", "wz"], ["wf"], axis=1),
+        helper.make_node("MatMul", ["xf", "wf"], ["p"]),
+        helper.make_node("Add", ["p", "b"], ["r"]),
+        *([helper.make_node("QuantizeLinear", ["r", "ys", "yz"], ["y"])] if end else []),
+    ]
+    graph = helper.make_graph(
+        nodes, "single", [helper.make_tensor_value_info("x", helper.np_dtype_to_tensor_dtype(x.dtype), x.shape)],
+        [helper.make_empty_tensor_value_info("y" if end else "r")], [numpy_helper.from_array(a, n) for n, a in fixed.items()],
+    )  # fmt: skip
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    executor = Executor(load_onnx(model), cache=cache)
+    (got,) = executor.run(x=x).values()
+    factors = (
+        (x.astype(np.float64) - point) * float(fixed["xs"]),
+        (w.astype(np.float64) - zero) * scale.astype(np.float64),
+    )
+    exact, size = factors[0] @ factors[1] + bias, np.abs(factors[0]) @ (np.abs(factors[1]) + 255 * scale) + np.abs(bias)
+    error = 8 * 2.0**-24 * size
+    if end:
+        least, most = (np.clip(np.rint((exact + side * error) / float(fixed["ys"])) + 90, 0, 255) for side in (-1, 1))
+        assert np.all((least <= got) & (got <= most))
+    else:
+        assert np.all(np.abs(got - exact) <= error)
+    sources = [
+        pd.op.memories()[Arg.SRC].dtype for pd in executor.time_steps(1, x=x)[0].primitives if pd.op.kind == "matmul"
+    ]
+    assert sources
+    assert set(sources) <= {"u8", "s8"}
+
+
+def limits_of(kind: type) -> tuple[int, int]:
+    """Return the least number of a type, and the one after the greatest."""
+    return int(np.iinfo(kind).min), int(np.iinfo(kind).max) + 1
