@@ -24,7 +24,8 @@ from .vec import prefetch, vadd, vdiv, vkeep, vkeep_or, vmax, vmax_lane, vmul, v
 
 #: Vectors whose exponentials are added to one partial sum.
 _GROUP = 64
-#: Types that hold exponentials between the passes as they are computed; of the others they are computed twice.
+#: Types that hold exponentials, or of logarithms the exponents, between the passes as they are computed; of the others they are
+#: computed twice. Memory for a row of logarithms is asked for by the pass that computes, too, not by a pass of stores alone.
 _KEEPS = ("f32", "f64")
 #: Elements of a row that are kept on the stack, not in dst.
 _SHORT = 128
@@ -58,7 +59,7 @@ def _row(logarithm: bool, dtype: str, streams: bool, asks: bool) -> tuple[Callab
     of = elements(dtype)
     size, real, load, load_tail, store, fill = of.size, of.real, of.load, of.load_tail, of.store, of.fill
     put = _putter(of)
-    keeps = dtype in _KEEPS and not logarithm
+    keeps = dtype in _KEEPS
 
     @inlined
     def place(item: int, positions: int, image: int, position: int) -> int:
@@ -98,11 +99,12 @@ def _row(logarithm: bool, dtype: str, streams: bool, asks: bool) -> tuple[Callab
                 while at < stop:
                     if asks:
                         prefetch(following + last + at)
-                    power = vexp_below(vsub(load(source + at), shift))
+                    value = vsub(load(source + at), shift)
+                    power = vexp_below(value)
                     most = vmax(load(following + at), most)
                     part = vadd(part, power)
                     if keeps:
-                        store(target + at, power)
+                        store(target + at, value if logarithm else power)
                     at += stride
                 total = vadd(total, part)
             rest = vsub(load_tail(source + last, tail), shift)
@@ -112,7 +114,10 @@ def _row(logarithm: bool, dtype: str, streams: bool, asks: bool) -> tuple[Callab
                 scale = vlog(fill(vsum(total)))
                 at = 0
                 while at < last:
-                    store(target + at, vsub(vsub(load(source + at), shift), scale))
+                    if keeps:
+                        store(target + at, vsub(load(target + at), scale))
+                    else:
+                        store(target + at, vsub(vsub(load(source + at), shift), scale))
                     at += stride
                 put(target + last, vsub(rest, scale), tail, full)
             else:
