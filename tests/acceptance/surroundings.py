@@ -18,6 +18,8 @@ MARK = "SURROUNDINGS_OF_A_TEST"
 PROGRAM_S = 110.0
 #: Processor time by which a worker has surely begun to run a network, in seconds.
 AT_WORK_S = 0.15
+#: Seconds between two looks.
+_LOOK_S = 0.005
 
 
 class Process(NamedTuple):
@@ -126,7 +128,8 @@ def json_of(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
 def wait_until(condition: Callable[[], bool], seconds: float, otherwise: Callable[[], str]) -> None:
     """Return as soon as a condition holds; fail with what ``otherwise`` says where a look that begins too late finds it false.
 
-    How long a look takes, such as one at all processes of a busy machine, is no fault of those that are looked at.
+    How long a look takes, such as one at all processes of a busy machine, is no fault of those that are looked at. What this
+    process oversleeps is added to the time: they are held up, too.
     """
     deadline = time.monotonic() + seconds
     while True:
@@ -134,7 +137,15 @@ def wait_until(condition: Callable[[], bool], seconds: float, otherwise: Callabl
         if condition():
             return
         assert not late, otherwise()
-        time.sleep(0.005)
+        begin = time.monotonic()
+        time.sleep(_LOOK_S)
+        deadline += _overslept(begin)
+
+
+def _overslept(begin: float) -> float:
+    """Return by how much a sleep of `_LOOK_S` that has just ended was late, 0 if by as little as on an idle machine."""
+    late = time.monotonic() - begin - _LOOK_S
+    return late if late > _LOOK_S else 0.0
 
 
 def watch(pids: Iterable[int]) -> dict[int, int]:
@@ -151,12 +162,15 @@ def watch(pids: Iterable[int]) -> dict[int, int]:
 def survivors(watched: dict[int, int], deadline: float) -> list[int]:
     """Wait for the ends of watched processes; return those that live past a time of the monotonic clock.
 
-    The kernel reports the ends, without a look at what else runs on the machine. The descriptors are closed.
+    The kernel reports the ends, without a look at what else runs on the machine. What this process oversleeps is added to the
+    time. The descriptors are closed.
     """
     living = dict(watched)
     while True:
         late = time.monotonic() > deadline
-        ended, _, _ = select.select(living.values(), [], [], max(0.0, deadline - time.monotonic()))
+        begin = time.monotonic()
+        ended, _, _ = select.select(living.values(), [], [], _LOOK_S)
+        deadline += _overslept(begin)
         living = {pid: descriptor for pid, descriptor in living.items() if descriptor not in ended}
         if late or not living:
             break

@@ -20,7 +20,13 @@ import pytest
 
 import poolrt
 from poolrt.coordinator.log_lines import SAME_LIMIT
-from poolrt.coordinator.pacing import LONG_MESSAGE_PAUSE_S, OCCASIONAL_A_SECOND, OCCASIONAL_AT_ONCE, REFUSED_PAUSE_S
+from poolrt.coordinator.pacing import (
+    ACTIVE_S,
+    LONG_MESSAGE_PAUSE_S,
+    OCCASIONAL_A_SECOND,
+    OCCASIONAL_AT_ONCE,
+    REFUSED_PAUSE_S,
+)
 from poolrt.coordinator.peers import UNFINISHED_BYTES, Peer, find_greedy
 from poolrt.coordinator.result_rooms import SLOTS_LIMIT
 from poolrt.errors import ArenaFull, GraphRefused, PoolRefused
@@ -74,6 +80,8 @@ class _Neighbour:
         self._stop = threading.Event()
         self.pid = int(self._pool.stats()["pid"])
         self.seconds: list[float] = []
+        #: The longest time between the ends of two runs, in seconds.
+        self.longest_gap_s = 0.0
 
     def run(self) -> None:
         begin = time.perf_counter()
@@ -83,7 +91,7 @@ class _Neighbour:
     @contextmanager
     def running(self) -> Iterator[list[float]]:
         """Run again and again; the list has the seconds that each run took, in the end."""
-        self.seconds, self._stop = [], threading.Event()
+        self.seconds, self.longest_gap_s, self._stop = [], 0.0, threading.Event()
         thread = threading.Thread(target=self._run_on)
         thread.start()
         try:
@@ -97,8 +105,11 @@ class _Neighbour:
         self._pool.close()
 
     def _run_on(self) -> None:
+        before = time.perf_counter()
         while not self._stop.is_set():
             self.run()
+            now = time.perf_counter()
+            self.longest_gap_s, before = max(self.longest_gap_s, now - before), now
 
 
 @pytest.fixture(scope="module")
@@ -174,13 +185,21 @@ def test_a_process_that_asks_for_much_is_read_slowly_beside_an_active_one(
     server: str, neighbour: _Neighbour, name: str, count: int, least: float
 ) -> None:
     command = [sys.executable, "-m", "tests.poolrt.pool.attacks", server, name, str(count), str(BOUND_S)]
-    with neighbour.running() as times:
-        found = subprocess.run(command, input="\n", check=True, capture_output=True, text=True, timeout=2 * BOUND_S)
-    sent, seconds = found.stdout.split()[1:]
-    assert int(sent) == count
-    # Half of it, because the neighbour may be held up by the machine and then counts as idle.
-    assert float(seconds) > least / 2
-    assert len(times) > 100
+
+    def attack() -> tuple[float, int]:
+        with neighbour.running() as times:
+            found = subprocess.run(command, input="\n", check=True, capture_output=True, text=True, timeout=2 * BOUND_S)
+        sent, seconds = found.stdout.split()[1:]
+        assert int(sent) == count
+        return float(seconds), len(times)
+
+    seconds, runs = attack()
+    for _ in range(5):
+        if neighbour.longest_gap_s >= ACTIVE_S / 2:
+            seconds, runs = attack()  # the machine has held the neighbour up, which then counts as idle
+    # Half of it, for the same reason
+    assert seconds > least / 2
+    assert runs > 100
 
 
 def test_half_messages_of_one_process_are_bounded_together_and_cost_others_nothing(

@@ -89,7 +89,7 @@ def test_what_was_in_flight_is_repeated_with_the_values_it_had_but_no_function_i
         in_place[...] = 3
         marks = tmp_path / "calls"
         held = pool.submit(exec, f"open({str(marks)!r}, 'a').write('x')\n" + until_there(tmp_path / "end"))
-        wait_until(marks.exists, "the function holds the only worker")
+        wait_until(lambda: marks.exists() and marks.read_text() == "x", "the function holds the only worker")
         # These wait behind the function, and none of them has run when the server is killed.
         x = np.full((4, 8), 2, np.float32)
         copied = [model.submit(x=x) for _ in range(20)]
