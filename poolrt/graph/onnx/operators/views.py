@@ -93,8 +93,8 @@ def split(call: NodeCall) -> tuple[Operand, ...]:
         sizes = call.known_integers(1, "split")
     else:
         count = call.integer("num_outputs", count)
-        if count < 1:
-            raise call.malformed(f"{count} parts of {size}")
+        if count != call.results:
+            raise call.malformed(f"num_outputs is {count}, but there are {call.results} outputs")
         part = -(-size // count)
         sizes = (*(part,) * (count - 1), size - part * (count - 1))
     if sum(sizes) != size or len(sizes) < call.results:

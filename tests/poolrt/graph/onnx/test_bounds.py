@@ -55,6 +55,14 @@ BOMBS: dict[str, onnx.ModelProto] = {
 }
 
 
+@pytest.mark.parametrize("count", [0, -1, 3, 2**40, 2**62])
+def test_a_split_into_more_or_less_parts_than_outputs_is_refused_before_they_are_listed(count: int) -> None:
+    """As ONNX Runtime does when it runs such a node."""
+    parts = node("Split", ["x"], ["y", "z"], axis=0, num_outputs=count)
+    with pytest.raises(ModelError, match=f"num_outputs is {count}, but there are 2 outputs$"):
+        load_onnx(model([parts], {"x": (2,)}, ["y", "z"], {}, 18).SerializeToString())
+
+
 @pytest.mark.parametrize("name", BOMBS)
 def test_a_constant_beyond_the_limit_is_refused_before_it_is_computed(name: str) -> None:
     with pytest.raises(ModelError, match=r"node '\w+' \(\w+, opset 17\): its (constant )?result") as caught:
