@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from poolrt.cachestore.digests import sha256
 from poolrt.version import VERSION
 
 #: Bytes of a constant from which on it is shared: a file of its own costs some 100 us.
@@ -17,4 +16,6 @@ ROW_MAJOR: Final = "row-major"
 
 def name_constant(layout: str, source: bytes) -> str:
     """Return the name of a constant; ``layout`` is the digest of the reorder that writes it, or `ROW_MAJOR`."""
+    from poolrt.cachestore.digests import sha256  # clients name none
+
     return sha256(repr((VERSION, layout, source)).encode()).hexdigest()

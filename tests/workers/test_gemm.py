@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from poolrt.cachestore import CacheStore
 from poolrt.workers import gemm
 from poolrt.workers.gemm import gemm_s8s8s32, gemm_u8s8s32, sgemm
+from poolrt.workers.memory.buffer import SLACK
 from poolrt.workers.primitives.provider import primitive_provider
 from poolrt.workers.threadpools.interface import Region, ThreadpoolInterface
 from poolrt.workers.threadpools.jobs import set_default_jobs
@@ -392,7 +393,13 @@ class _Named(np.ndarray):
 
 
 def _drawn(rng: np.random.Generator, rows: int, columns: int) -> Array:
-    return rng.integers(-4, 5, (rows, columns)).astype(np.float32)
+    """Return a matrix that does not end with its page: it would be copied, and the product be none of the same matrices."""
+    size = rows * columns
+    room = np.empty(size + 2 * SLACK, np.float32)
+    start = SLACK if -(room.ctypes.data + 4 * size) % mmap.PAGESIZE < 2 * SLACK else 0
+    drawn = room[start : start + size].reshape(rows, columns)
+    drawn[...] = rng.integers(-4, 5, (rows, columns))
+    return drawn
 
 
 @pytest.mark.parametrize("transposed", [(False, False), (True, False), (False, True), (True, True)])
