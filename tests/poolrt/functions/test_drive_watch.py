@@ -13,7 +13,7 @@ from poolrt.functions.drive_watch import TICK_S, DriveWatch
 
 @pytest.fixture
 def sleep(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
-    """A function that lets time pass, which stands still for the watch otherwise, however late this process is."""
+    """Return a function that moves the clock of the watch forward; otherwise that clock stands still."""
     now = [100.0]
     monkeypatch.setattr(drive_watch, "time", SimpleNamespace(monotonic=lambda: now[0]))
 
