@@ -218,6 +218,10 @@ def _recurrent(op: Any, operands: Sequence[MemoryDesc], constant: Sequence[bool]
     yield replace(op, weights_layer=layer, weights_iter=_any(op.weights_iter) if deep else op.weights_iter)
 
 
+def _dynamic_lstm(op: Any, operands: Sequence[MemoryDesc], constant: Sequence[bool]) -> Iterator[OpDesc]:
+    yield replace(op, weights=_any(op.weights))
+
+
 def _reorder(op: Any, operands: Sequence[MemoryDesc], constant: Sequence[bool]) -> Iterator[OpDesc]:
     if op.dst.is_plain and not operands[0].strides:
         # One layout for both: only the numbers change.
@@ -277,4 +281,5 @@ _POLICIES: Final[dict[str, _Policy]] = {
     "rnn": _recurrent,
     "lstm": _recurrent,
     "gru": _recurrent,
+    "dynamic_lstm": _dynamic_lstm,
 }

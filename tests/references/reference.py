@@ -21,6 +21,7 @@ from poolrt.workers.desc import (
     CumulativeSum,
     Deconvolution,
     Dft,
+    DynamicLstm,
     DynamicQuantise,
     Eltwise,
     Gather,
@@ -66,6 +67,7 @@ from .convolution import convolution, deconvolution
 from .cumulative_sum import cumulative_sum
 from .data_types import numpy_type
 from .dft import dft
+from .dynamic_lstm import dynamic_lstm
 from .dynamic_quantise import dynamic_quantise
 from .eltwise import eltwise
 from .gather import gather
@@ -165,6 +167,8 @@ def results(op: OpDesc, attr: PrimitiveAttr, args: Mapping[int, Array]) -> dict[
         case TopK():
             values, indices = top_k(op, wide[Arg.SRC])
             return {Arg.DST: values, Arg.DST_1: indices}
+        case DynamicLstm():
+            return dict(zip((Arg.DST, Arg.DST_1), dynamic_lstm(op, wide), strict=True))
         case DynamicQuantise():
             return dict(zip((Arg.DST, Arg.DST_1, Arg.DST_2), dynamic_quantise(wide[Arg.SRC]), strict=True))
         case NonMaxSuppression():

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from .operations.cumulative_sum import CumulativeSum
     from .operations.deconvolution import Deconvolution
     from .operations.dft import Dft
+    from .operations.dynamic_lstm import DynamicLstm
     from .operations.dynamic_quantise import DynamicQuantise
     from .operations.eltwise import Eltwise
     from .operations.gather import Gather
@@ -69,6 +70,7 @@ __all__ = [
     "CumulativeSum",
     "Deconvolution",
     "Dft",
+    "DynamicLstm",
     "DynamicQuantise",
     "Eltwise",
     "Gather",

@@ -41,6 +41,7 @@ OPERATIONS: Final = {
     "rnn": "Rnn",
     "lstm": "Lstm",
     "gru": "Gru",
+    "dynamic_lstm": "DynamicLstm",
     "attention": "Attention",
     "rotary": "Rotary",
     "gather": "Gather",

@@ -105,4 +105,5 @@ def products(op: OpDesc) -> int:
     if op.kind == "deconvolution":
         return src.elements * math.prod(weights.dims[1:]) * weights.dims[0] // src.dims[1] if src else 0
     steps, batch = memories[Arg.SRC].dims[:2]
-    return steps * batch * (weights.elements + memories[Arg.WEIGHTS_1].elements)
+    deep = memories.get(Arg.WEIGHTS_1)
+    return steps * batch * (weights.elements + (deep.elements if deep else 0))

@@ -124,6 +124,7 @@ _DESCRIBE: Final[Mapping[str, _Describe]] = {
     "rnn": recurrent.one_state,
     "lstm": recurrent.two_states,
     "gru": recurrent.one_state,
+    "dynamic_lstm": recurrent.dynamic,
     "attention": attentions.attention,
     "rotary": attentions.rotary,
     "gather": indexing.gather,

@@ -1,4 +1,4 @@
-"""Recurrent networks: src_layer, the initial states if given, weights_layer, weights_iter, bias."""
+"""Recurrent networks: src_layer, the initial states if given, weights_layer, weights_iter, bias; or one that quantises states."""
 
 from __future__ import annotations
 
@@ -29,6 +29,22 @@ def two_states(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, dtype: s
     dst_iter_c = MemoryDesc(dst_iter.dims, src_iter_c.dtype if src_iter_c else dst_layer.dtype)
     initial, final = (src_iter, src_iter_c), (dst_iter, dst_iter_c)
     return op(src, *initial, weights_layer, weights_iter, bias, dst_layer, *final, **attrs)
+
+
+def dynamic(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, dtype: str) -> OpDesc:
+    """Describe a network of LSTM cells that quantises its states: src, the first states if given, weights, scales, points."""
+    states = 0 if len(srcs) < 5 else 2
+    if not 3 + states <= len(srcs) <= 4 + states:
+        raise ValueError("src_iter_c: expect both first states or neither, weights and scales")
+    src, *given, weights, scales = srcs[: 3 + states]
+    points = srcs[3 + states] if len(srcs) > 3 + states else None
+    if src.ndims != 4:
+        raise ValueError(f"src: expect (T, N, 4, H), got {src.dims}")
+    steps, batch, _, hidden = src.dims
+    src_iter, src_iter_c = given or (None, None)
+    dst = describe_result(src, dtype, (steps, batch, hidden))
+    last = MemoryDesc((batch, hidden), src_iter_c.dtype if src_iter_c else dst.dtype)
+    return op(src, src_iter, src_iter_c, weights, scales, points, dst, last, **attrs)
 
 
 def _results(

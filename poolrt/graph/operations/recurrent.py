@@ -93,6 +93,30 @@ class Recurrent(Family):
             dst, state = _add(node, src_layer, weights_layer, weights_iter, bias, [src_iter], attrs, rows)
             return dst, state
 
+    def dynamic_lstm(
+        self, src: Operand, weights: Operand, weight_scales: Operand, weight_points: Operand | None = None,
+        src_iter: Operand | None = None, src_iter_c: Operand | None = None, *, backwards: bool = False,
+        **options: Unpack[NodeOptions],
+    ) -> tuple[Value, Value]:  # fmt: skip
+        """Run LSTM cells, gates i, f, c, o, that quantise h before they multiply it; return h of all steps, and the last c.
+
+        src (T, N, 4, H) is what inputs and biases add to the gates. Each step quantises h of all sequences as `dynamic_quantise`
+        does, and multiplies it by weights (H, 4, H) of int8 less their zero points ``weight_points`` (4, H), with
+        ``weight_scales`` (4, H).
+        States are (N, H).
+        """
+        with self._build("dynamic_lstm", **options) as node:
+            if (src_iter is None) != (src_iter_c is None):
+                raise ValueError("src_iter_c: expect both first states or neither")
+            dtype = node.type_of(src)
+            operands = [node.operand("src", src)]
+            for name, state in (("src_iter", src_iter), ("src_iter_c", src_iter_c)):
+                operands += node.optional(name, state, dtype)
+            operands += [node.operand("weights", weights, "s8"), node.operand("weight_scales", weight_scales, dtype)]
+            operands += node.optional("weight_points", weight_points, "s32")
+            dst, last = node.add_all(operands, backwards=to_bool("backwards", backwards))
+            return dst, last
+
 
 def _add(
     node: NodeBuilder,

@@ -17,7 +17,6 @@ from poolrt.workers.desc import (
     Binary,
     Concat,
     CumulativeSum,
-    Dft,
     DynamicQuantise,
     Eltwise,
     Gather,
@@ -410,14 +409,6 @@ def non_zero(rng: Random) -> OpDesc:
 def dynamic_quantise(rng: Random) -> OpDesc:
     sizes = dims(rng, rng.choice((1, 2, 4)))
     return DynamicQuantise(_md(sizes), _md(sizes, "u8"), _md(()), _md((), rng.choice(("u8", "s32"))))
-
-
-def dft(rng: Random) -> OpDesc:
-    sizes = (*dims(rng, rng.choice((1, 2, 3)), False), rng.choice((1, 2)))
-    axis, length = rng.randrange(len(sizes) - 1), rng.randint(1, 9)
-    inverse, one_sided = rng.random() < 0.5, rng.random() < 0.5
-    made = Dft.result_dims(sizes, axis, length, inverse, one_sided)
-    return Dft(_md(sizes), _md(made), axis, length, inverse, one_sided)
 
 
 #: Kind -> what draws a row-major descriptor of it.

@@ -11,7 +11,6 @@ from typing import Any, Final
 
 from poolrt.workers.desc import (
     FORWARD,
-    ArgReduction,
     Attention,
     BatchNormalization,
     Binary,
@@ -397,17 +396,6 @@ def selects(prop: str, dtype: str) -> list[OpDesc]:
         )
         dst = tuple(0 if 0 in sizes else max(sizes) for sizes in zip(*parts, strict=True))
         found.append(Select(condition, src0, src1, MemoryDesc(dst, dtype)))
-    return found
-
-
-def arg_reductions(prop: str, dtype: str) -> list[OpDesc]:
-    """Indices are s64 and s32 in turn."""
-    axes = (1, 1, 0, 3, 0, 2, 1, 0)
-    shapes: tuple[Sizes, ...] = (*SHAPES, (5, 70), (9, 3, 40))
-    found: list[OpDesc] = []
-    for number, (dims, axis) in enumerate(zip(shapes, axes, strict=True)):
-        dst = MemoryDesc((*dims[:axis], 1, *dims[axis + 1 :]), ("s64", "s32")[number % 2])
-        found.append(ArgReduction(MemoryDesc(dims, dtype), dst, ("max", "min")[number // 2 % 2], axis, number % 3 == 1))
     return found
 
 

@@ -8,7 +8,19 @@ from typing import Final
 from poolrt.workers.desc import Dft, DynamicQuantise, MatmulNbits, MemoryDesc, NonMaxSuppression, NonZero, OpDesc, TopK
 from tests.workers.desc.windows import Sizes
 
+Array = NDArray[Any]
 SHAPES: Final[tuple[Sizes, ...]] = ((2, 19, 5, 3), (3, 17), (33,), (1, 16, 3, 3), (2, 5, 3, 2, 4), (0, 4, 2, 2))
+
+
+def arg_reductions(prop: str, dtype: str) -> list[OpDesc]:
+    """Indices are s64 and s32 in turn."""
+    axes = (1, 1, 0, 3, 0, 2, 1, 0)
+    shapes: tuple[Sizes, ...] = (*SHAPES, (5, 70), (9, 3, 40))
+    found: list[OpDesc] = []
+    for number, (dims, axis) in enumerate(zip(shapes, axes, strict=True)):
+        dst = MemoryDesc((*dims[:axis], 1, *dims[axis + 1 :]), ("s64", "s32")[number % 2])
+        found.append(ArgReduction(MemoryDesc(dims, dtype), dst, ("max", "min")[number // 2 % 2], axis, number % 3 == 1))
+    return found
 
 
 def top_ks(prop: str, dtype: str) -> list[OpDesc]:

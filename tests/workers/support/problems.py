@@ -14,6 +14,7 @@ from poolrt.workers.desc import (
     BatchNormalization,
     Binary,
     Dft,
+    DynamicLstm,
     GridSample,
     GroupNormalization,
     LayerNormalization,
@@ -41,7 +42,7 @@ from .trees import random_trees
 Array = NDArray[Any]
 EPSILON: Final = 2.0**-23
 #: Their steps multiply the errors of the steps before, by up to the size of the weights.
-RECURRENT: Final = ("rnn", "lstm", "gru")
+RECURRENT: Final = ("rnn", "lstm", "gru", "dynamic_lstm")
 #: Relative errors that implementations made for speed may have in f32. What is not here is exact, or rounded once.
 FAST: Final = {
     "attention": 10 * EPSILON,

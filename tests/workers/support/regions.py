@@ -11,6 +11,7 @@ import numpy as np
 from poolrt.workers.desc import MemoryDesc, OpDesc, RoiAlign
 from poolrt.workers.desc.operations.roi_align import BOX_TYPES, ROI_ALGORITHMS
 from tests.references.data_types import rounded
+from tests.workers.desc.windows import Sizes
 
 
 def roi_aligns(prop: str, dtype: str) -> list[OpDesc]:

@@ -20,14 +20,16 @@ _SHARED: Final = {
     "gru": "recurrent",
 }
 
+#: A deconvolution is the gradient of a convolution.
+_IN_OTHERS: Final = {"deconvolution": "convolution"}
+
 
 def reference(kind: str, engine_kind: str) -> Implementation[Any] | None:
     """Return the reference implementation of an operation for an engine kind, None where there is none."""
     if kind not in OPERATIONS and kind != "padding":
         return None
     shared = _SHARED.get(kind)
-    # A deconvolution is the gradient of a convolution, and is in its module.
-    module = import_module(f".{shared or kind.removeprefix('de')}", __package__)
+    module = import_module(f".{shared or _IN_OTHERS.get(kind, kind)}", __package__)
     name = "".join(word.capitalize() for word in (shared or kind).split("_"))
     native: Implementation[Any] = getattr(module, f"Reference{name}")(*([kind] if shared else []))
     if engine_kind == "cpu":

@@ -31,13 +31,13 @@ def make(isa: str) -> tuple[Callable[..., None], Any]:
 
     def find(begin: int, end: int, weights: int, fits: int, groups: int) -> None:
         for item in range(begin, end):
-            store_s32(fits + item * 4, _hold(groups, weights + item * groups * 64))
+            store_s32(fits + item * 4, hold(groups, weights + item * groups * 64))
 
     return find, types.void(*[types.int64] * 5)
 
 
 @intrinsic
-def _hold(_: Any, groups: Any, at: Any) -> Any:
+def hold(_: Any, groups: Any, at: Any) -> Any:
     """Return 1 if 16 bits hold the sums of two products of all groups at an address, else 0."""
 
     def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:

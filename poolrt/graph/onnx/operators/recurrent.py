@@ -26,7 +26,7 @@ def recurrent(kind: str, order: Sequence[int], states: int, activations: Sequenc
         count, gates = 2 if direction == "bidirectional" else 1, len(order)
         if are_uneven(call):
             return run_uneven(call, operator, kind)
-        if kind == "lstm" and _is_special(call, [*activations] * count):
+        if kind == "lstm" and is_special(call, [*activations] * count):
             return unrolled_lstm(call)
         algorithm = _check(call, kind, count, activations)
         m, layout = call.math, call.integer("layout", 0)
@@ -85,7 +85,7 @@ def _check(call: NodeCall, kind: str, count: int, usual: Sequence[str]) -> str:
     return "tanh"
 
 
-def _is_special(call: NodeCall, usual: list[str]) -> bool:
+def is_special(call: NodeCall, usual: list[str]) -> bool:
     """Return whether an LSTM has options that the operation of a graph has not."""
     peepholes = call.optional(7)
     sees = peepholes is not None and (isinstance(peepholes, Value) or bool(peepholes.any()))

@@ -185,6 +185,8 @@ def recurrent_cases(seed: int) -> list[Case]:
     add("int8", "columns", 2, attributes={"direction": "bidirectional"}, h=True, c=True)
     add("uint8", "one", 1, attributes={"direction": "reverse"}, h=True, c=True, peepholes=True)
     add("int8", "one", 1, steps=1, attributes={"clip": 0.5})
+    add("uint8", "one", 2, outputs=1, attributes={"direction": "bidirectional"}, h=True)
+    add("int8", "columns", 1, steps=1, attributes={"direction": "reverse"}, c=True)
     return found
 
 
