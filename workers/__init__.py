@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .operations.convolution import Convolution
     from .operations.cumulative_sum import CumulativeSum
     from .operations.deconvolution import Deconvolution
+    from .operations.determinant import Determinant
     from .operations.dft import Dft
     from .operations.dynamic_lstm import DynamicLstm
     from .operations.dynamic_quantise import DynamicQuantise
@@ -83,6 +84,7 @@ __all__ = [
     "CostPrimitiveCache",
     "CumulativeSum",
     "Deconvolution",
+    "Determinant",
     "Dft",
     "DynamicLstm",
     "DynamicQuantise",

@@ -278,6 +278,7 @@ _POLICIES: Final[dict[str, _Policy]] = {
     "rotary": _row_major,
     "roi_align": _row_major,
     "tree_leaves": _row_major,
+    "determinant": _row_major,
     "rnn": _recurrent,
     "lstm": _recurrent,
     "gru": _recurrent,

@@ -20,6 +20,7 @@ from poolrt.workers.desc import (
     Convolution,
     CumulativeSum,
     Deconvolution,
+    Determinant,
     Dft,
     DynamicLstm,
     DynamicQuantise,
@@ -66,6 +67,7 @@ from .concat import concat
 from .convolution import convolution, deconvolution
 from .cumulative_sum import cumulative_sum
 from .data_types import numpy_type
+from .determinant import determinant
 from .dft import dft
 from .dynamic_lstm import dynamic_lstm
 from .dynamic_quantise import dynamic_quantise

@@ -59,6 +59,7 @@ OPERATIONS: Final = {
     "matmul_nbits": "MatmulNbits",
     "dynamic_quantise": "DynamicQuantise",
     "dft": "Dft",
+    "determinant": "Determinant",
 }
 #: Operations without a public class, created and cached like the others. Graphs have only calls, which `Graph.call` makes.
 INTERNAL: Final = {

@@ -44,6 +44,9 @@ _REFERENCE_BYTES: Final = {"lrn": 50.0}
 #: Nanoseconds for a node of a decision tree that a row visits; half of the rows end before the deepest level.
 _VISIT: Final = 1.0
 _REFERENCE_VISIT: Final = 60.0
+#: Nanoseconds for a pivot of a determinant, whatever it divides, and for an element that is less a product of each.
+_PIVOT: Final = 45.0
+_ELIMINATED: Final = 0.035
 
 
 def nanoseconds(pd: PrimitiveDesc) -> int:
@@ -56,6 +59,9 @@ def nanoseconds(pd: PrimitiveDesc) -> int:
     if pd.op.kind == "tree_leaves":
         visits = memories[Arg.DST].elements * getattr(pd.op, "levels", 1)
         return int(visits * (_REFERENCE_VISIT if slow else _VISIT))
+    if pd.op.kind == "determinant" and not slow:
+        matrices, rows, _ = memories[Arg.SRC].dims
+        return int(matrices * rows * (_PIVOT + _ELIMINATED * rows * rows))
     by_byte = _REFERENCE_BYTES.get(pd.op.kind, _REFERENCE_BYTE) if slow else _of_bytes(pd)
     return int(moved * by_byte + products(pd.op) * (_REFERENCE_PRODUCT if slow else _PRODUCT) + _of_indices(pd.op))
 
@@ -90,6 +96,8 @@ def products(op: OpDesc) -> int:
     if op.kind == "attention":
         query, key, value = (memories[arg].dims for arg in (Arg.SRC, Arg.SRC_1, Arg.SRC_2))
         return math.prod(query[:3]) * key[2] * (key[3] + value[3])
+    if op.kind == "determinant":
+        return memories[Arg.SRC].elements * memories[Arg.SRC].dims[1] // 3
     weights = memories.get(Arg.WEIGHTS) or memories.get(Arg.DIFF_WEIGHTS)
     if weights is None or op.kind in ("prelu", "tree_leaves"):
         return 0

@@ -136,6 +136,7 @@ _DESCRIBE: Final[Mapping[str, _Describe]] = {
     "non_max_suppression": indexing.non_max_suppression,
     "non_zero": indexing.non_zero,
     "matmul_nbits": products.matmul_nbits,
+    "determinant": products.determinant,
     "dynamic_quantise": pointwise.dynamic_quantise,
     "dft": pointwise.dft,
     "call": calls.call,

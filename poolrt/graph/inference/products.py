@@ -49,6 +49,14 @@ def matmul_nbits(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, dtype:
     return op(src, weights, rest[0], rest[1] if len(rest) > 1 else None, bias, dst, **attrs)
 
 
+def determinant(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, dtype: str) -> OpDesc:
+    """Describe the determinants of matrices (B, N, N), in their data type by default."""
+    (src,) = srcs
+    if src.ndims != 3:
+        raise ValueError(f"src: expect (B, N, N), got {src.dims}")
+    return op(src, MemoryDesc(src.dims[:1], dtype or src.dtype), **attrs)
+
+
 def check_bias(given: Sequence[MemoryDesc], expected: tuple[int, ...]) -> MemoryDesc | None:
     """Return the bias, None if there is none. Raises ValueError if its shape is not the expected one."""
     if not given:

@@ -72,3 +72,8 @@ class Products(Family):
             points = node.optional("block_points", block_points, "u8" if stored else dtype)
             added = node.optional("bias", bias, dtype)
             return node.add([left, right, *added, factors, *points], bits=to_integer("bits", bits))
+
+    def determinant(self, src: Operand, **options: Unpack[NodeOptions]) -> Value:
+        """Return the determinants (B,) of matrices (B, N, N), which are computed in float64."""
+        with self._build("determinant", **options) as node:
+            return node.add([node.operand("src", src)])

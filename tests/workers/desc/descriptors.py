@@ -62,7 +62,9 @@ from poolrt.workers.desc.operations.recurrent import DIRECTIONS
 from poolrt.workers.desc.operations.reduction import REDUCTION_ALGORITHMS
 from poolrt.workers.desc.operations.resampling import COORDINATES, NEAREST, RESAMPLING_ALGORITHMS
 from poolrt.workers.desc.operations.scatter import SCATTER_REDUCTIONS
-from tests.workers.support.regions import random_roi_align
+from tests.workers.support.mixed_types import random_determinant, random_dft
+from tests.workers.support.quantised_states import random_dynamic_lstm
+from tests.workers.support.regions import random_fold, random_roi_align
 from tests.workers.support.rotations import random_rotary
 from tests.workers.support.trees import random_descriptor
 
@@ -424,7 +426,8 @@ _DRAWN: Final[dict[str, Callable[[Random], OpDesc]]] = {
     "pad": pad, "scatter": scatter,
     "cumulative_sum": cumulative_sum, "top_k": top_k, "non_max_suppression": non_max_suppression,
     "non_zero": non_zero,
-    "matmul_nbits": matmul_nbits, "dynamic_quantise": dynamic_quantise, "dft": dft,
+    "matmul_nbits": matmul_nbits, "dynamic_quantise": dynamic_quantise, "dynamic_lstm": random_dynamic_lstm, "dft": random_dft,
+    "determinant": random_determinant,
 }  # fmt: skip
 assert _DRAWN.keys() == OPERATIONS.keys()
 

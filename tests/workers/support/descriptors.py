@@ -480,5 +480,7 @@ MAKERS: Final[dict[str, tuple[tuple[str, ...], Callable[[str, str], list[OpDesc]
     "non_zero": (_ANY, non_zeros),
     "matmul_nbits": (_ANY, matmuls_nbits),
     "dynamic_quantise": (_ANY, dynamic_quantises),
+    "determinant": (_ANY, determinants),
+    "dynamic_lstm": (_ANY, dynamic_lstms),
     "dft": (_ANY, dfts),
 }

@@ -3,9 +3,24 @@
 from __future__ import annotations
 
 import math
-from typing import Final
+from random import Random
+from typing import Any, Final
 
-from poolrt.workers.desc import Dft, DynamicQuantise, MatmulNbits, MemoryDesc, NonMaxSuppression, NonZero, OpDesc, TopK
+import numpy as np
+from numpy.typing import NDArray
+
+from poolrt.workers.desc import (
+    ArgReduction,
+    Determinant,
+    Dft,
+    DynamicQuantise,
+    MatmulNbits,
+    MemoryDesc,
+    NonMaxSuppression,
+    NonZero,
+    OpDesc,
+    TopK,
+)
 from tests.workers.desc.windows import Sizes
 
 Array = NDArray[Any]
@@ -88,6 +103,23 @@ def dfts(prop: str, dtype: str) -> list[OpDesc]:
     return found
 
 
+def determinants(prop: str, dtype: str) -> list[OpDesc]:
+    """Matrices of one row to more than two panels of columns, and none."""
+    return [
+        Determinant(MemoryDesc((count, rows, rows), dtype), MemoryDesc((count,), dtype))
+        for count, rows in ((3, 5), (1, 1), (2, 19), (0, 4), (4, 8), (2, 0))
+    ]
+
+
+def permuted_triangles(op: Determinant, seed: int) -> Array:
+    """Return upper triangles of small integers whose rows are permuted: elimination is exact, and unsigned types hold them."""
+    rng, (count, rows, _) = np.random.default_rng(seed), op.src.dims
+    found = np.triu(rng.integers(0, 2, (count, rows, rows)), 1) + np.eye(rows) * rng.integers(1, 3, (count, rows, 1))
+    for matrix in found:
+        rng.shuffle(matrix)
+    return found
+
+
 def dynamic_quantises(prop: str, dtype: str) -> list[OpDesc]:
     """Zero points are u8 and s32 in turn."""
     found: list[OpDesc] = []
@@ -95,3 +127,18 @@ def dynamic_quantises(prop: str, dtype: str) -> list[OpDesc]:
         point = MemoryDesc((), ("u8", "s32")[number % 2])
         found.append(DynamicQuantise(MemoryDesc(dims, dtype), MemoryDesc(dims, "u8"), MemoryDesc((), "f32"), point))
     return found
+
+
+def random_dft(rng: Random) -> OpDesc:
+    """Return a descriptor of rank 2 to 4."""
+    sizes = (*(rng.choice((1, 2, 3, 5, 16, 17)) for _ in range(rng.choice((1, 2, 3)))), rng.choice((1, 2)))
+    axis, length = rng.randrange(len(sizes) - 1), rng.randint(1, 9)
+    inverse, one_sided = rng.random() < 0.5, rng.random() < 0.5
+    made = Dft.result_dims(sizes, axis, length, inverse, one_sided)
+    return Dft(MemoryDesc(sizes, "f32"), MemoryDesc(made, "f32"), axis, length, inverse, one_sided)
+
+
+def random_determinant(rng: Random) -> OpDesc:
+    """Return a descriptor of few matrices."""
+    count, rows = rng.choice((0, 1, 3)), rng.choice((0, 1, 4, 9))
+    return Determinant(MemoryDesc((count, rows, rows), "f32"), MemoryDesc((count,), "f32"))

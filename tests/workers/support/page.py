@@ -63,7 +63,7 @@ _REASONS: Final = {
             ("opencl", kind)
             for kind in (
                 "deconvolution", "reduction", "layer_normalization", "group_normalization", "attention", "dft",
-                "matmul_nbits", "dynamic_quantise",
+                "matmul_nbits", "dynamic_quantise", "dynamic_lstm", "determinant",
             )
         ),
         "a faster kernel shares sums in a work-group; there was no device to measure one on but PoCL's, which is the processor",

@@ -13,6 +13,7 @@ from poolrt.workers.desc import (
     Attention,
     BatchNormalization,
     Binary,
+    Determinant,
     Dft,
     DynamicLstm,
     GridSample,
@@ -36,6 +37,7 @@ from tests.workers.desc.layouts import LAYOUTS, laid_out
 from tests.workers.implementations.reference.drawing import LAST_PLACE, arguments
 
 from .descriptors import MAKERS, TYPES
+from .mixed_types import permuted_triangles
 from .regions import region_values
 from .trees import random_trees
 
@@ -113,6 +115,11 @@ def values(op: OpDesc, attr: PrimitiveAttr, seed: int) -> dict[int, Array]:
         args[Arg.SRC_1] = np.random.default_rng(seed).integers(-11, 12, op.grid.dims) / 8
     if isinstance(op, TreeLeaves):
         args[Arg.SRC_1], args[Arg.SRC_2], args[Arg.WEIGHTS] = random_trees(op, seed)
+    if isinstance(op, Determinant):
+        args[Arg.SRC] = permuted_triangles(op, seed)
+    if isinstance(op, DynamicLstm):
+        # A byte that is the next one for a rounding of a state matters less than the allowed error.
+        args[Arg.SCALE] = np.full(op.scales.dims, 2.0**-14)
     if isinstance(op, RoiAlign):
         args[Arg.SRC_1], args[Arg.SRC_2] = region_values(op, seed)
     if Arg.VARIANCE in args:

@@ -22,6 +22,10 @@ QUADS_OF_WEIGHTS_ROOM: Final = 10 << 10
 CROSSED_GROUPS: Final = 2048
 #: Strides along the width that vectors are interleaved for.
 INTERLEAVED: Final = (1, 2, 4, 8)
+#: Bytes of scratch memory of `dynamic_lstm`: the range of a state, then its scale and its zero point.
+STATE_NUMBERS: Final = 16
+#: Columns that `determinant` eliminates before the others.
+PANEL: Final = 8
 
 
 def reach(kernel: int, stride: int, lead: int) -> tuple[int, int]:

@@ -1,13 +1,15 @@
-"""Determinants: of small matrices by their definition, of others by elimination."""
+"""Determinants: by a primitive, or of small matrices by their definition and of others by elimination."""
 
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Mapping
 from typing import Final
 
 import numpy as np
 
+from ...values import Value
 from ..call import NodeCall, Operator
 from ..rearranging import arg_reduce
 from ..tensors import Operand, Tensors, dtype_of, shape_of
@@ -19,11 +21,16 @@ _FEW_ROWS: Final = 4
 
 
 def determinant(call: NodeCall) -> Operand:
-    """Multiply pivots, the greatest elements of what is left of each column, in float64."""
+    """Multiply pivots, the greatest elements of what is left of each column, in float64: by a primitive on the CPU."""
     m, source = call.math, call.real(0)
     *outer, rows, columns = shape_of(source) if len(source.shape) > 1 else (0, 1)
     if rows != columns:
         raise call.malformed(f"expect square matrices, got shape {shape_of(source)}")
+    if call.graph.engine == "cpu" and isinstance(source, Value):
+        wide = source if dtype_of(source) == "float64" else m.cast(source, "float32")
+        matrices = m.value(m.reshape(wide, (math.prod(outer), rows, rows)))
+        found = call.graph.determinant(matrices, name=call.name_part("pivots"))
+        return m.cast(m.reshape(found, outer), dtype_of(source))
     if rows > _MOST_ROWS:
         raise call.unsupported(f"matrices of {rows} rows; at most {_MOST_ROWS} are supported")
     left: Operand = m.reshape(m.cast(source, "float64"), (-1, rows, rows))
