@@ -240,7 +240,7 @@ _RULES: Final[Mapping[str, _Rule]] = {
     **dict.fromkeys(
         (
             "convolution", "deconvolution", "pooling", "resampling", "eltwise", "lrn", "reorder", "prelu",
-            "group_normalization", "inner_product", "matmul_nbits", "tree_leaves",
+            "group_normalization", "inner_product", "matmul_nbits", "tree_leaves", "determinant", "fold",
         ),
         _first_alone,
     ),

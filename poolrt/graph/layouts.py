@@ -277,6 +277,7 @@ _POLICIES: Final[dict[str, _Policy]] = {
     "grid_sample": _row_major,
     "rotary": _row_major,
     "roi_align": _row_major,
+    "fold": _row_major,
     "tree_leaves": _row_major,
     "determinant": _row_major,
     "rnn": _recurrent,

@@ -25,6 +25,7 @@ from poolrt.workers.desc import (
     DynamicLstm,
     DynamicQuantise,
     Eltwise,
+    Fold,
     Gather,
     GridSample,
     GroupNormalization,
@@ -72,6 +73,7 @@ from .dft import dft
 from .dynamic_lstm import dynamic_lstm
 from .dynamic_quantise import dynamic_quantise
 from .eltwise import eltwise
+from .fold import fold
 from .gather import gather
 from .gradients import gradients
 from .grid_sample import grid_sample
@@ -242,6 +244,10 @@ def _operation(op: OpDesc, args: Mapping[int, Array]) -> Array:
             return pad(op, args[Arg.SRC])
         case CumulativeSum():
             return cumulative_sum(op, args[Arg.SRC])
+        case Fold():
+            return fold(op, args[Arg.SRC])
+        case Determinant():
+            return determinant(args[Arg.SRC])
         case Dft():
             return dft(op, args[Arg.SRC])
         case Reorder():

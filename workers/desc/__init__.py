@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from .operations.dynamic_lstm import DynamicLstm
     from .operations.dynamic_quantise import DynamicQuantise
     from .operations.eltwise import Eltwise
+    from .operations.fold import Fold
     from .operations.gather import Gather
     from .operations.grid_sample import GridSample
     from .operations.group_normalization import GroupNormalization
@@ -75,6 +76,7 @@ __all__ = [
     "DynamicLstm",
     "DynamicQuantise",
     "Eltwise",
+    "Fold",
     "Gather",
     "GridSample",
     "GroupNormalization",

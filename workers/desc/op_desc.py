@@ -47,6 +47,7 @@ OPERATIONS: Final = {
     "gather": "Gather",
     "grid_sample": "GridSample",
     "roi_align": "RoiAlign",
+    "fold": "Fold",
     "tree_leaves": "TreeLeaves",
     "select": "Select",
     "arg_reduction": "ArgReduction",

@@ -20,6 +20,7 @@ _OF_RESULTS: Final[Mapping[str, Mapping[str, Any]]] = {
     "reduction": {"axes": _Integers},
     "resampling": {"sizes": _Integers, "factors": tuple[float, ...]},
     "roi_align": {"parts": tuple[int, int]},
+    "fold": {"image": _Integers},
     "deconvolution": {"output_padding": _Integers},
     "reorder": {"tag": str},
     "call": {"results": tuple[str, ...]},

@@ -104,6 +104,7 @@ _DESCRIBE: Final[Mapping[str, _Describe]] = {
     "resampling": windows.resampling,
     "grid_sample": windows.grid_sample,
     "roi_align": windows.roi_align,
+    "fold": windows.fold,
     "eltwise": pointwise.same_shape,
     "softmax": pointwise.same_shape,
     "lrn": pointwise.same_shape,

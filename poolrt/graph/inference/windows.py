@@ -104,6 +104,18 @@ def roi_align(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, dtype: st
     return op(src, boxes, images, describe_result(src, dtype, dims), **own)
 
 
+def fold(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, dtype: str) -> OpDesc:
+    """Describe an image of blocks."""
+    (src,) = srcs
+    own = dict(attrs)
+    image = tuple(own.pop("image"))
+    if src.ndims != 2 + 2 * len(image):
+        raise ValueError(
+            f"src: expect (N, C, *kernel, *positions) with {len(image)} dimensions of each, got {src.dims}"
+        )
+    return op(src, describe_result(src, dtype, (*src.dims[:2], *image)), **own)
+
+
 def _check_weights(srcs: Sequence[MemoryDesc], attrs: Attrs) -> Sequence[MemoryDesc]:
     src, weights = srcs[:2]
     if src.ndims < 3:

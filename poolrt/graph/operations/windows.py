@@ -179,6 +179,27 @@ class Windows(Family):
             attrs: dict[str, Attribute] = {"samples": to_integer("samples", samples), "scale": float(scale)}
             return node.add(operands, parts=(down, across), algorithm=algorithm, half_pixel=bool(half_pixel), **attrs)
 
+    def fold(
+        self,
+        src: Operand,
+        image: Sequence[int],
+        *,
+        strides: Spatial = 1,
+        padding: Spatial = 0,
+        dilations: Spatial = 0,
+        **options: Unpack[NodeOptions],
+    ) -> Value:
+        """Add up the blocks of an image at their places; src is (N, C, *kernel, *positions), the result (N, C, *image).
+
+        Element k of the block at position o is at o * stride + k * (dilation + 1) - padding in each of one to three dimensions;
+        elements outside of the image are left out.
+        """
+        with self._build("fold", **options) as node:
+            sizes = tuple(to_integer("image", size) for size in image)
+            given = (("strides", strides), ("dilations", dilations), ("padding_l", padding))
+            attrs: dict[str, Attribute] = {name: spread_spatial(name, value, len(sizes)) for name, value in given}
+            return node.add([node.operand("src", src)], image=sizes, **attrs)
+
 
 def _window(ndims: int, strides: Spatial, padding: Padding, dilations: Spatial) -> dict[str, Attribute]:
     if ndims < 1:

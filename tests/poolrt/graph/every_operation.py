@@ -119,6 +119,19 @@ OPERATIONS: Final[dict[str, tuple[tuple[int, ...], Build]]] = {
         ),
     ),
     "dynamic_quantise": (IMAGE, lambda g, x: g.dynamic_quantise(x)),
+    "dynamic_lstm": (
+        (3, 2, 4, 5),
+        lambda g, x: g.dynamic_lstm(
+            x, np.arange(-50, 50, dtype=np.int8).reshape(5, 4, 5), np.full((4, 5), 1e-4, np.float32),
+            np.full((4, 5), 3, np.int32),
+            array(2, 5), array(2, 5), backwards=True,
+        ),
+    ),
+    "fold": (
+        (2, 3, 3, 2, 5, 9),
+        lambda g, x: (g.fold(x, (8, 21), strides=(1, 2), padding=1, dilations=(1, 2)), g.fold(x, (9, 11))),
+    ),
+    "determinant": ((5, 9, 9), lambda g, x: g.determinant(x)),
     "dft": (
         (3, 2, 12, 2), lambda g, x: (g.dft(x, 2), g.dft(x, -2, 17, inverse=True), g.dft(x, 1, 6, inverse=True, one_sided=True))
     ),

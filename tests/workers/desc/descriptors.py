@@ -421,7 +421,7 @@ _DRAWN: Final[dict[str, Callable[[Random], OpDesc]]] = {
     "group_normalization": group_normalization, "reduction": reduction, "resampling": resampling, "prelu": prelu,
     "shuffle": shuffle, "rnn": rnn, "lstm": lstm, "gru": gru,
     "attention": attention, "rotary": random_rotary, "gather": gather, "grid_sample": grid_sample, "roi_align": random_roi_align,
-    "tree_leaves": random_descriptor,
+    "tree_leaves": random_descriptor, "fold": random_fold,
     "select": select, "arg_reduction": arg_reduction,
     "pad": pad, "scatter": scatter,
     "cumulative_sum": cumulative_sum, "top_k": top_k, "non_max_suppression": non_max_suppression,

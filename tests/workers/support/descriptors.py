@@ -46,8 +46,19 @@ from poolrt.workers.desc.operations.recurrent import DIRECTIONS
 from poolrt.workers.desc.operations.reduction import REDUCTION_ALGORITHMS
 from tests.workers.desc.windows import Channels, Sizes, Window, convolution, deconvolution, pooling
 
-from .mixed_types import SHAPES, dfts, dynamic_quantises, matmuls_nbits, non_max_suppressions, non_zeros, top_ks
-from .regions import roi_aligns
+from .mixed_types import (
+    SHAPES,
+    arg_reductions,
+    determinants,
+    dfts,
+    dynamic_quantises,
+    matmuls_nbits,
+    non_max_suppressions,
+    non_zeros,
+    top_ks,
+)
+from .quantised_states import dynamic_lstms
+from .regions import folds, roi_aligns
 from .rotations import rotaries
 from .trees import trees_of
 
@@ -461,6 +472,7 @@ MAKERS: Final[dict[str, tuple[tuple[str, ...], Callable[[str, str], list[OpDesc]
     "resampling": (FORWARD, resamplings),
     "grid_sample": (_ANY, grid_samples),
     "roi_align": (_ANY, roi_aligns),
+    "fold": (_ANY, folds),
     "tree_leaves": (_ANY, trees_of),
     "prelu": (FORWARD, prelus),
     "shuffle": (FORWARD, shuffles),

@@ -49,7 +49,7 @@ _REASONS: Final = {
             ("opencl", kind)
             for kind in (
                 "gather", "select", "pad", "scatter", "shuffle", "prelu", "resampling", "grid_sample", "roi_align",
-                "tree_leaves", "rotary",
+                "tree_leaves", "rotary", "fold",
             )
         ),
         "each element of dst is read from its places and written once: there are no sums that work-items could share",

@@ -1,4 +1,4 @@
-"""Descriptors of RoiAlign for the pages of support and for random tests."""
+"""Descriptors of RoiAlign and Fold for the pages of support and for random tests."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from poolrt.workers.desc import MemoryDesc, OpDesc, RoiAlign
+from poolrt.workers.desc import Fold, MemoryDesc, OpDesc, RoiAlign
 from poolrt.workers.desc.operations.roi_align import BOX_TYPES, ROI_ALGORITHMS
 from tests.references.data_types import rounded
 from tests.workers.desc.windows import Sizes
@@ -48,3 +48,49 @@ def region_values(op: RoiAlign, seed: int) -> tuple[np.ndarray[Any, Any], np.nda
     sizes = np.array([op.src.dims[3], op.src.dims[2]] * 2) / op.scale
     boxes = np.sort(rng.uniform(-0.3, 1.2, (count, 2, 2)), 1).reshape(count, 4) * sizes
     return rounded(boxes, op.boxes.dtype), rng.integers(0, max(op.src.dims[0], 1), count)
+
+
+def described_fold(
+    outer: Sizes,
+    kernel: Sizes,
+    positions: Sizes,
+    window: tuple[Sizes, Sizes, Sizes],
+    image: Sizes | None = None,
+    dtype: str = "f32",
+) -> Fold:
+    """Return a descriptor; ``window`` has strides, dilations and padding, which is on both sides unless the image is given."""
+    strides, dilations, padding = window
+    sizes = image or tuple(
+        (o - 1) * s + (k - 1) * (d + 1) + 1 - 2 * p
+        for o, k, s, d, p in zip(positions, kernel, strides, dilations, padding, strict=True)
+    )
+    return Fold(
+        MemoryDesc((*outer, *kernel, *positions), dtype),
+        MemoryDesc((*outer, *sizes), dtype),
+        strides,
+        dilations,
+        padding,
+    )
+
+
+def folds(prop: str, dtype: str) -> list[OpDesc]:
+    """One to three dimensions, with strides, dilations, padding, and images that blocks leave or do not fill."""
+    return [
+        described_fold((2, 3), (3,), (19,), ((1,), (0,), (1,)), dtype=dtype),
+        described_fold((1, 2), (3, 2), (5, 18), ((1, 1), (1, 0), (1, 0)), dtype=dtype),
+        described_fold((2, 1), (2, 3), (4, 9), ((2, 3), (0, 1), (0, 2)), (7, 40), dtype),
+        described_fold((1, 2), (2, 2, 3), (3, 2, 5), ((1, 2, 2), (0, 1, 0), (1, 0, 1)), dtype=dtype),
+        described_fold((0, 2), (2,), (3,), ((1,), (0,), (0,)), dtype=dtype),
+    ]
+
+
+def random_fold(rng: random.Random) -> OpDesc:
+    """Return a descriptor of an image of any size."""
+    count = rng.choice((1, 2, 3))
+    outer, kernel, positions, image = (
+        tuple(rng.choice((1, 2, 3)) for _ in range(size)) for size in (2, count, count, count)
+    )
+    strides, dilations, padding = (
+        tuple(rng.choice(some) for _ in range(count)) for some in ((1, 2, 3), (0, 1), (0, 1, 2))
+    )
+    return described_fold(outer, kernel, positions, (strides, dilations, padding), image)

@@ -13,6 +13,6 @@ _OTHERS: Final = (
     "matmul_nbits", "rnn", "scatter",
 )  # fmt: skip
 BY_KIND: Final = {
-    **{kind: NestedFloat32("cpu") for kind in (*_OTHERS, "resampling", "grid_sample", "roi_align", "rotary")},
+    **{kind: NestedFloat32("cpu") for kind in (*_OTHERS, "resampling", "grid_sample", "roi_align", "rotary", "fold")},
     **{kind: NestedFloat32("cpu", gradients=True) for kind in _GRADIENTS},
 }

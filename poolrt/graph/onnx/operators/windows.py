@@ -238,7 +238,10 @@ def _round_up(size: int, reach: int, stride: int, padding: tuple[int, int]) -> t
 
 
 def columns_to_image(call: NodeCall) -> Operand:
-    """Add up the blocks of an image: a transposed convolution in which each element of a block is a channel of its own."""
+    """Add up the blocks of an image.
+
+    On devices, it is a transposed convolution in which each element of a block is a channel of its own.
+    """
     source, m = call.real(0), call.math
     image, block = call.known_integers(1, "image_shape"), call.known_integers(2, "block_shape")
     count = len(block)
@@ -262,6 +265,12 @@ def columns_to_image(call: NodeCall) -> Operand:
     channels = width // elements
     if tuple(strides) == tuple(block) and not any(pads) and max(dilations) == 1:
         return _side_by_side(m, source, (batch, channels), block, counts, image)
+    if call.graph.engine == "cpu" and count <= 3:
+        blocks = m.reshape(source, (batch, channels, *block, *counts))
+        return call.graph.fold(
+            m.value(blocks), image, strides=strides, padding=pads[:count], dilations=[each - 1 for each in dilations],
+            name=call.name,
+        )  # fmt: skip
     rest = [(size - r) % s for size, r, s in zip(padded, reach, strides, strict=True)]
     one = np.eye(elements, dtype=np.float32).reshape(1, elements, *block)
     call.folding.book((channels, elements, elements), np.dtype(np.float32))
