@@ -64,6 +64,20 @@ class FileLease:
             self._descriptor = -1
 
 
+def remove_unheld(path: str) -> None:
+    """Remove the file of a lease unless a process holds it. Raises OSError."""
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except FileNotFoundError:
+        return
+    try:
+        # A process that has opened the file and waits for its lock finds that it has no name, and opens a new one.
+        if try_lock(descriptor) and is_same_file(descriptor, path):
+            os.unlink(path)
+    finally:
+        os.close(descriptor)
+
+
 class FileLeaseWait:
     """Wait for the file lease of one key.
 

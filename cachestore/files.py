@@ -23,7 +23,7 @@ from typing import Final
 
 from .deferred_namedtuple import NamedTuple
 from .entry_file import generation_name, mark_used, read_entry_file
-from .file_lease import FileLeaseWait
+from .file_lease import FileLeaseWait, remove_unheld
 from .folders import open_file
 
 #: Age, in seconds, at which a draft or a file lease without a holder counts as left by a crashed process.
@@ -158,9 +158,11 @@ class FilesTier:
                 self._remove_generation(item.path)
         for folder in (os.path.join(self._entries, generation_name(generation)), self._creating):
             for item in _scan(folder):
-                status_ = _lstat(item)
-                left_over = "." in item.name or folder == self._creating
-                if left_over and status_ is not None and time.time() - status_.st_mtime > _ABANDONED_S:
+                if folder == self._creating:
+                    # The age alone would be wrong whenever the wall clock steps, or the folder is another machine's.
+                    if _is_old(item):
+                        remove_unheld(item.path)
+                elif "." in item.name and _is_old(item):
                     _unlink(item.path)
 
     def unpublished(self) -> list[str]:
@@ -282,6 +284,12 @@ def _lstat(item: os.DirEntry[str]) -> os.stat_result | None:
         return item.stat(follow_symlinks=False)
     except FileNotFoundError:
         return None
+
+
+def _is_old(item: os.DirEntry[str]) -> bool:
+    """Return whether a file is as old as what crashed processes have left."""
+    status = _lstat(item)
+    return status is not None and time.time() - status.st_mtime > _ABANDONED_S
 
 
 def _unlink(path: str) -> bool:

@@ -107,6 +107,24 @@ def test_what_a_crash_left_behind_is_swept_after_a_while(tier: FilesTier, tmp_pa
     assert [status.digest for status in tier.listing(1)] == [DIGESTS[0]]
 
 
+def test_a_lease_that_a_process_holds_is_not_swept_however_old_its_last_beat_seems(
+    tier: FilesTier, tmp_path: Path
+) -> None:
+    # Given a lease that is held, and one that a crash has left, by a clock that steps, or that of another machine
+    held = tier.file_lease(DIGESTS[0], 10.0).take(time.monotonic() + 10.0)
+    assert held is not None
+    left = tmp_path / "creating" / DIGESTS[1]
+    left.touch()
+    for digest in DIGESTS[:2]:
+        os.utime(tmp_path / "creating" / digest, (1, 1))
+    # When the folder is swept, Then only the second has gone, and nobody else gets the first
+    tier.sweep(1, 10)
+    assert [path.name for path in (tmp_path / "creating").iterdir()] == [DIGESTS[0]]
+    assert tier.file_lease(DIGESTS[0], 10.0).take(0.0) is None
+    held.end()
+    assert not list((tmp_path / "creating").iterdir())
+
+
 def test_a_bad_entry_is_removed_only_if_it_is_still_that_one(tier: FilesTier) -> None:
     tier.put(1, DIGESTS[0], b"good", 10)
     tier.remove_if(1, DIGESTS[0], b"bad")
