@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 import poolrt
-from poolrt.coordinator.log_lines import SAME_LIMIT
+from poolrt.coordinator.log_lines import SAME_LIMIT, WINDOW_S
 from poolrt.coordinator.pacing import (
     ACTIVE_S,
     LONG_MESSAGE_PAUSE_S,
@@ -193,10 +193,10 @@ def test_a_process_that_asks_for_much_is_read_slowly_beside_an_active_one(
         assert int(sent) == count
         return float(seconds), len(times)
 
+    until = time.monotonic() + 2 * BOUND_S
     seconds, runs = attack()
-    for _ in range(5):
-        if neighbour.longest_gap_s >= ACTIVE_S / 2:
-            seconds, runs = attack()  # the machine has held the neighbour up, which then counts as idle
+    while neighbour.longest_gap_s >= ACTIVE_S / 2 and time.monotonic() < until:
+        seconds, runs = attack()  # the machine has held the neighbour up, which then counts as idle
     # Half of it, for the same reason
     assert seconds > least / 2
     assert runs > 100
@@ -227,14 +227,21 @@ def test_half_messages_of_one_process_are_bounded_together_and_cost_others_nothi
 def test_clients_that_are_refused_again_and_again_fill_no_disk_with_lines(server: str) -> None:
     lines = Path(server).parent / "lines"
     before = lines.stat().st_size
+
+    def found() -> list[bytes]:
+        return [line for line in lines.read_bytes()[before:].splitlines() if not line.startswith(b"listening")]
+
+    begin = time.monotonic()
     for _ in range(200):
         with connect(server) as client:
             client.send(b"\0" + msgpack.packb([Kind.HELLO, 0]))
             assert client.recv(FRAME) == b""
-    found = [line for line in lines.read_bytes()[before:].splitlines() if not line.startswith(b"listening")]
-    # Those of up to three windows, and one line at the end of each
-    assert SAME_LIMIT <= len(found) <= 3 * (SAME_LIMIT + 1), found
-    assert all(b"disconnecting client" in line or b"more lines about clients" in line for line in found), found
+    # Earlier tests may have used up the lines of a window, whose end prints one
+    wait_until(lambda: found() != [], "a line about them is printed")
+    # Windows that have begun meanwhile, however long that took, and one before; a line at the end of each
+    windows = (time.monotonic() - begin) // WINDOW_S + 2
+    assert len(found()) <= windows * (SAME_LIMIT + 1), found()
+    assert all(b"disconnecting client" in line or b"more lines about clients" in line for line in found()), found()
 
 
 def test_the_client_whose_unfinished_messages_are_longest_is_the_greedy_one() -> None:
