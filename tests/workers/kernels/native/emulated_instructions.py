@@ -99,6 +99,26 @@ def _multiply_bytes(name: str, lanes: int = 16) -> str:
     return _function(name, sums, f"{sums} %sum, {given} %left, {given} %right", lines, "%r")
 
 
+def _pack(name: str, bits: int, least: int, most: int) -> str:
+    """VPACKSSDW, VPACKSSWB, VPACKUSWB: numbers of ``bits`` with half of them, the closest that there is.
+
+    In each part of 128 bits, numbers of the left vector come before those of the right one.
+    """
+    lanes, part = 512 // bits, 128 // bits
+    places = [side + lane + i for lane in range(0, lanes, part) for side in (0, lanes) for i in range(part)]
+    numbers, given = ", ".join(f"i32 {place}" for place in places), f"<{lanes} x i{bits}>"
+    whole, result = f"<{2 * lanes} x i{bits}>", f"<{2 * lanes} x i{bits // 2}>"
+    lines = [
+        f"%both = shufflevector {given} %left, {given} %right, <{2 * lanes} x i32> <{numbers}>",
+        f"%below = icmp slt {whole} %both, splat (i{bits} {least})",
+        f"%raised = select <{2 * lanes} x i1> %below, {whole} splat (i{bits} {least}), {whole} %both",
+        f"%above = icmp sgt {whole} %raised, splat (i{bits} {most})",
+        f"%closest = select <{2 * lanes} x i1> %above, {whole} splat (i{bits} {most}), {whole} %raised",
+        f"%r = trunc {whole} %closest to {result}",
+    ]
+    return _function(name, result, f"{given} %left, {given} %right", lines, "%r")
+
+
 def _add_differences(name: str) -> str:
     """VPSADBW: the sums of the differences of eight neighbouring bytes without sign, each without its sign."""
     lines = [
@@ -213,6 +233,9 @@ _FUNCTIONS: Final[dict[str, tuple[str, Callable[[str], str]]]] = {
     "llvm.x86.avx512.permvar.sf.512": ("avx512f", _permute),
     "llvm.x86.avx512.vpermi2var.hi.512": ("avx512bw", _permute_words),
     "llvm.x86.avx512.pmaddw.d.512": ("avx512bw", _multiply_pairs),
+    "llvm.x86.avx512.packssdw.512": ("avx512bw", partial(_pack, bits=32, least=-(2**15), most=2**15 - 1)),
+    "llvm.x86.avx512.packsswb.512": ("avx512bw", partial(_pack, bits=16, least=-128, most=127)),
+    "llvm.x86.avx512.packuswb.512": ("avx512bw", partial(_pack, bits=16, least=0, most=255)),
     "llvm.x86.avx512.psad.bw.512": ("avx512bw", _add_differences),
     "llvm.x86.avx512.mask.scalef.ps.512": ("avx512f", _scale),
     "llvm.x86.avx512.vpdpbusd.256": ("avx_vnni", partial(_multiply_bytes, lanes=8)),

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import re
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import llvmlite.ir as ir
@@ -19,6 +21,7 @@ from poolrt.workers.kernels.native.compiler.language import intrinsic
 from tests.references import numpy_type
 from tests.workers.levels import EVERYTHING
 
+from . import emulated_instructions
 from .emulated_instructions import emulated
 from .lacking_instructions import had, real_flags
 
@@ -94,6 +97,16 @@ def floats(least: float, most: float, rows: int = 64) -> Array:
     return found.astype(np.float32)
 
 
+def test_each_instruction_of_avx512_that_kernels_name_has_a_function() -> None:
+    """A host with the instruction never misses its function."""
+    sources = Path(vec.__file__).parent.rglob("*.py")
+    named = {name for path in sources for name in re.findall(r"llvm\.x86\.avx512[\w.]*", path.read_text("utf-8"))}
+    known = emulated_instructions._FUNCTIONS
+    # A name whose end depends on the width ends with a dot.
+    assert {name for name in named if not any(other in (name, f"{name}256", f"{name}512") for other in known)} == set()
+    assert len(named) > 8
+
+
 def test_lanes_are_permuted_by_the_lowest_four_bits() -> None:
     values, numbers = floats(-9, 9), whole_numbers(np.int32)
     found = computed(
@@ -132,6 +145,24 @@ def test_four_bytes_are_multiplied_and_added_to_a_sum_in_vectors_of_256_bits() -
     found = computed("avx_vnni", name, np.int32, given, sums, instructions=instructions)
     exact = total + (left.astype(np.int64) * right).reshape(len(left), 16, 4).sum(-1)
     np.testing.assert_array_equal(found[:, :8], exact.astype(np.int32)[:, :8])
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "dtype"),
+    [("packssdw", np.int32, np.int16), ("packsswb", np.int16, np.int8), ("packuswb", np.int16, np.uint8)],
+)
+def test_numbers_are_packed_to_the_closest_of_half_the_bits(name: str, given: Any, dtype: Any) -> None:
+    left, right = whole_numbers(given), whole_numbers(given)
+    info = np.iinfo(dtype)
+    # Most numbers of a whole range are beyond the ends of a smaller one.
+    for array in (left, right):
+        array[8:] >>= info.bits - 2
+    wide = vec.VI if given == np.int32 else WORDS
+    narrow = WORDS if dtype == np.int16 else BYTES
+    found = computed("avx512bw", f"llvm.x86.avx512.{name}.512", dtype, [(wide, left), (wide, right)], narrow)
+    parts = [array.reshape(len(array), 4, 1, -1) for array in (left, right)]
+    exact = np.concatenate(parts, 2).reshape(found.shape).clip(info.min, info.max)
+    np.testing.assert_array_equal(found, exact.astype(dtype))
 
 
 def test_differences_of_eight_bytes_are_added_up() -> None:
