@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import sys
 
+from ..verbose.standard_error import has_standard_error
+
 TYPE_CHECKING = False  # a pool's coordinator starts before `typing` and `socket` are imported
 if TYPE_CHECKING:
     from typing import Any, Protocol
@@ -22,13 +24,13 @@ def module_path() -> dict[str, str]:
 def spawn_actions(sock: _HasDescriptor) -> list[tuple[Any, ...]]:
     """Return the file actions that give a new process ``sock`` as descriptor 3, no input, and output to standard error.
 
-    If this process began without standard error, so does the new one: descriptor 2 may be a file by now.
+    If this process has no standard error, the new one writes to nowhere: descriptor 2 may be a file by now, ``sock`` even.
     """
     actions: list[tuple[Any, ...]] = [
         (os.POSIX_SPAWN_DUP2, sock.fileno(), 3),
         (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
     ]
-    if sys.__stderr__ is None:
+    if not has_standard_error():
         actions.append((os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0))
     return [*actions, (os.POSIX_SPAWN_DUP2, 2, 1)]
 

@@ -7,12 +7,13 @@ which is short enough for a pipe to take it in one piece, so that lines of threa
 from __future__ import annotations
 
 import os
-import sys
 import time
 from functools import lru_cache
 from typing import Final
 
 from poolrt.cachestore.deferred_namedtuple import NamedTuple
+
+from .standard_error import has_standard_error
 
 #: The environment variable with the level; `set_verbose` takes precedence.
 VARIABLE: Final = "POOLRT_VERBOSE"
@@ -97,8 +98,8 @@ class Verbose:
 
     def _write(self, operation: str, text: str, nanoseconds: int) -> None:
         line = f"poolrt_verbose,{operation},{text},{nanoseconds / 1e6:g}\n"
-        if sys.__stderr__ is None:
-            # The process began without one: the descriptor is closed, or belongs to another file.
+        if not has_standard_error():
+            # The descriptor is closed, or belongs to another file.
             self.lost += 1
             return
         try:

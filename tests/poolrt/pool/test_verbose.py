@@ -76,19 +76,29 @@ def test_creators_and_workers_write_a_line_for_each_creation_and_each_step_of_ea
     assert problem == "mb1_ic32oc32_ih8oh8kh3sh1dh0ph1_iw8ow8kw3sw1dw0pw1"
 
 
-def test_a_program_without_standard_error_has_a_pool_that_works(settings: dict[str, Any], tmp_path: Path) -> None:
+@pytest.mark.parametrize("how", ["begun without", "closed", "closed with input and output"])
+def test_a_program_without_standard_error_has_a_pool_that_works(
+    how: str, settings: dict[str, Any], tmp_path: Path
+) -> None:
     create(settings["home"], graph(convolved=False))
     # Given a file that got the number of standard error
+    closed = {"closed": [2], "closed with input and output": [0, 1, 2]}.get(how, [])
     code = f"""
-import numpy, poolrt
+import fcntl, os
+kept = os.fdopen(fcntl.fcntl(1, fcntl.F_DUPFD_CLOEXEC, 10), "w")
+for number in {closed!r}:
+    os.close(number)
+assert [os.open(os.devnull, os.O_RDWR) for _ in {closed[:-1]!r}] == {closed[:-1]!r}
 file = open({str(tmp_path / "file")!r}, "w")
+import numpy, poolrt
 g = poolrt.Graph("net")
 g.output("y", g.eltwise(g.input("x", (1, 32, 8, 8)), "tanh", name="act"))
 with poolrt.Pool(workers=1, threads=1, verbose="profile", **{settings!r}) as pool:
     y = pool.load(g, progress=False).run(x=numpy.ones((1, 32, 8, 8), numpy.float32))["y"]
-    print(file.fileno(), float(y.sum()))
+    print(file.fileno(), float(y.sum()), file=kept, flush=True)
 """
-    command = ["sh", "-c", 'exec "$0" "$@" 2>&-', sys.executable, "-c", code]
+    shell = ["sh", "-c", 'exec "$0" "$@" 2>&-'] if how == "begun without" else []
+    command = [*shell, sys.executable, "-c", code]
     child = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=100, check=True)
     number, total = child.stdout.split()
     assert number == "2"
