@@ -179,7 +179,15 @@ def test_calls_of_a_list_are_given_to_all_workers_alike(own_pool: poolrt.Pool, t
     path.touch()
     _warm(own_pool, _where, str(path))
     path.unlink()
-    rings = own_pool._session.link.client.calls._rings.values()
+    calls = own_pool._session.link.client.calls
+    rings = calls._rings.values()
+
+    def are_empty() -> bool:
+        calls.collect()
+        return not any(each.calls for each in rings)
+
+    # Calls that moved from a worker which was held up are in its queue until it has come to them.
+    wait_until(are_empty, "all queues are empty")
     before = [each.ring.submitted for each in rings]
     results = own_pool.map(_where, [str(path)] * 8)
     given = [each.ring.submitted - count for each, count in zip(rings, before, strict=True)]
