@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import marshal
 import os
 import re
 import shutil
 import subprocess
 import sys
+from importlib.util import cache_from_source
 from pathlib import Path
 
 import pytest
@@ -108,6 +110,33 @@ def test_a_checkout_without_links_gets_them(tree: Path, place: str) -> None:
     for floor in ("workers", "cachestore"):
         link = tree / "poolrt" / floor
         assert not link.is_symlink() if place == "copy" else os.readlink(link) == f"../{floor}"
+
+
+def test_modules_are_compiled_under_the_names_that_imports_give_them(tree: Path) -> None:
+    # Given a project in a folder with a space in its name, whose floors are links
+    tree = Path(shutil.copytree(tree, tree / "the tree"))
+    (tree / ".venv" / "bin").mkdir()
+    python = tree / ".venv" / "bin" / "python"
+    python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n', encoding="utf-8")
+    python.chmod(0o755)
+    (tree / "poolrt").mkdir()
+    modules = [tree / "poolrt" / name for name in ("__init__.py", "__main__.py", "client.py")]
+    for floor in ("workers", "cachestore"):
+        (tree / floor / "room").mkdir(parents=True)
+        (tree / "poolrt" / floor).symlink_to(f"../{floor}")
+        modules.append(tree / "poolrt" / floor / "room" / "module.py")
+    for module in modules:
+        module.touch()
+    # When kernels are compiled, for which the environment is up to date
+    done = _make(tree, "prebuilt")
+    # Then so are the modules, as any installation compiles them
+    assert done.returncode == 0, done.stderr
+    for module in modules:
+        code = marshal.loads(Path(cache_from_source(str(module))).read_bytes()[16:])
+        assert code.co_filename == str(module)
+    compiles = re.findall(r"^.* -m compileall .*/cachestore.*$", _plan(tree, "prebuilt"), re.MULTILINE)
+    (tree / ".venv" / ".for-run").unlink()
+    assert _plan(tree, "run").count(*compiles) == 1
 
 
 @pytest.mark.parametrize("wrong", [pytest.param("together", marks=pytest.mark.slow), "alone"])
