@@ -68,11 +68,12 @@ def _execute(options: argparse.Namespace, settings: Settings, report: Report) ->
 
 
 def _check(options: argparse.Namespace, settings: Settings) -> Iterator[Finding]:
-    from . import constants, libraries, machine, opencl, prebuilt, store
+    from . import constants, libraries, machine, modules, opencl, prebuilt, store
 
     yield _check_settings(options.config)
     yield from machine.findings(settings)
     yield from libraries.findings()
+    yield modules.finding()
     yield from store.findings(settings)
     yield prebuilt.finding(settings)
     yield constants.finding(settings)
