@@ -19,6 +19,11 @@ _DECLARATIONS: Final = {
 }
 #: What needs AVX-512 or one of its extensions.
 _TARGETED: Final = re.compile(r'@"(llvm\.x86\.avx512[^"]*)"')
+#: Assembly without instructions that keeps LLVM from knowing a vector of 512 bits, or from moving code across one: a processor
+#: without AVX-512 has no register for it, and LLVM ends the process.
+_HIDDEN: Final = re.compile(r'call (<[^>]+>) asm\s*"", "=v,0"\(<[^>]+> ([^\n]*)\)')
+_FENCE: Final = re.compile(r'(asm sideeffect\s*"", "=r,0)(?:,v)+(,~\{memory\}"\(i64 [^,)]+),[^\n]*\)')
+_IN_VECTORS: Final = re.compile(r'asm [^\n]*"[^"\n]*[=,]v[,"][^\n]*')
 
 
 def emulated(code: str, flags: frozenset[str]) -> str:
@@ -26,6 +31,10 @@ def emulated(code: str, flags: frozenset[str]) -> str:
 
     Raises NotImplementedError, with the name, for an instruction that has no function here.
     """
+    if "avx512f" not in flags:
+        code = _FENCE.sub(r"\1\2)", _HIDDEN.sub(r"bitcast \1 \2 to \1", code))
+        if (other := _IN_VECTORS.search(code)) is not None:
+            raise NotImplementedError(f"assembly with vectors has no other form in {__name__}: {other[0][:200]}")
     for name in sorted({*_TARGETED.findall(code)}):
         if name not in _FUNCTIONS:
             raise NotImplementedError(
@@ -86,7 +95,7 @@ def _multiply_pairs(name: str) -> str:
 def _multiply_bytes(name: str, lanes: int = 16) -> str:
     """VPDPBUSD: a sum plus the products of four neighbouring bytes, without sign on the left, with sign on the right.
 
-    Shifts take bytes and products out of wider lanes: LLVM takes ten times as long for shuffles of single bytes.
+    Shifts take bytes and products out of wider lanes: LLVM takes four times as long for shuffles of single bytes.
     """
     sums, words, given = f"<{lanes} x i32>", f"<{2 * lanes} x i16>", f"<{4 * lanes} x i8>"
     lines = [

@@ -107,6 +107,40 @@ def test_each_instruction_of_avx512_that_kernels_name_has_a_function() -> None:
     assert len(named) > 8
 
 
+@pytest.mark.parametrize("flags", [frozenset(), real_flags()], ids=["AVX2", "this host"])
+def test_what_hides_vectors_from_llvm_is_left_out_where_no_register_has_them(flags: frozenset[str]) -> None:
+    @intrinsic
+    def add_hidden(_: Any, first: Any, second: Any) -> Any:
+        def emit(context: Any, b: vec.Builder, sig: Any, a: list[vec.Value]) -> vec.Value:
+            value = b.load(vec.pointer(b, a[0], vec.VF), align=1)
+            hidden = b.asm(ir.FunctionType(vec.VF, [vec.VF]), "", "=v,0", [vec.constant(2.0)], False)
+            kind, both = ir.FunctionType(vec.I64, [vec.I64, vec.VF, vec.VF]), [value, hidden]
+            to = b.asm(kind, "", "=r,0,v,v,~{memory}", [a[1], *both], True)
+            b.store(b.fadd(*both), vec.pointer(b, to, vec.VF), align=1)
+            return context.get_dummy_value()
+
+        return types.void(INT, INT), emit
+
+    def kernel(begin: int, end: int, first: int, to: int) -> None:
+        for item in range(begin, end):
+            add_hidden(first + item * 64, to + item * 64)
+
+    level = "x86-64-v4"
+    code = lower_function("hidden", kernel, types.void(*[INT] * 4), level)
+    assert len(re.findall(r'asm .*"=[vr],0', code)) == 2
+    built = compile_code("hidden", emulated(code, flags), had(level)[0])
+    given, found = floats(-9, 9), np.zeros((64, 16), np.float32)
+    blob, ends = (ctypes.c_int64 * 4)(0, 64, given.ctypes.data, found.ctypes.data), (ctypes.c_int64 * 8)()
+    start = ctypes.addressof(ends)
+    assert load_object(built).function(start, start + 32, ctypes.addressof(blob)) == 0
+    np.testing.assert_array_equal(found, given + np.float32(2.0))
+
+
+def test_assembly_in_vectors_that_has_no_other_form_is_named() -> None:
+    with pytest.raises(NotImplementedError, match="vaddps"):
+        emulated('  %x = call <16 x float> asm "vaddps $1, $1, $0", "=v,v"(<16 x float> %y)\n', frozenset())
+
+
 def test_lanes_are_permuted_by_the_lowest_four_bits() -> None:
     values, numbers = floats(-9, 9), whole_numbers(np.int32)
     found = computed(
