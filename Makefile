@@ -68,7 +68,7 @@ wheel: prebuilt ## build a wheel with prebuilt kernels in dist/
 
 # What holds processes to bounds of a second or so has the machine to itself; everything else shares the processors, in two
 # processes more than these, up to eight (`tests/conftest.py`).
-ALONE := tests/acceptance/test_killed_clients.py tests/cachestore/test_failures.py tests/poolrt/pool/test_ends.py \
+ALONE := tests/acceptance/test_killed_clients.py tests/cachestore/test_silence.py tests/poolrt/pool/test_ends.py \
 	tests/workers/verbose/test_times.py
 
 # Both parts run to their end, and share a folder of compiled kernels (`tests/workers/compiled.py`); $(1) chooses the tests.
