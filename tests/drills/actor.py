@@ -19,6 +19,8 @@ from typing import Any, Final
 
 from poolrt.cachestore import CacheStore, Key, StoreError
 
+from .delay import delayed_s
+
 #: Bytes of the name of a creation.
 NAME_SIZE: Final = 8
 #: Pause, in seconds, between two looks for a file.
@@ -104,7 +106,7 @@ def act(job: Job, results: str, pipe: socket.socket) -> None:
             return
         for number in job.keys:
             creation = _Creation(job, number, log, store)
-            begin, delayed = time.monotonic(), _delayed_s()
+            begin, delayed = time.monotonic(), delayed_s()
             source, payload, error = "", b"", None
             try:
                 outcome = store.fetch_or_create(key_of(number), creation, job.timeout_s)
@@ -113,7 +115,7 @@ def act(job: Job, results: str, pipe: socket.socket) -> None:
                 error = raised.to_wire()
             seconds = time.monotonic() - begin - creation.seconds
             good = payload[NAME_SIZE:] == body_of(number, job.size)
-            call = (number, source, payload[:NAME_SIZE].hex(), good, seconds, _delayed_s() - delayed, error)
+            call = (number, source, payload[:NAME_SIZE].hex(), good, seconds, delayed_s() - delayed, error)
             written.write(json.dumps(call) + "\n")
             if job.pause_s:
                 time.sleep(job.pause_s)
@@ -158,15 +160,6 @@ class _Creation:
 
     def _note(self, word: str, name: bytes) -> None:
         os.write(self._log, f"{word} {self._number} {os.getpid()} {name.hex()}\n".encode())
-
-
-def _delayed_s() -> float:
-    """Return how long this thread has been waiting for a core so far, in seconds; 0 where the kernel does not count it."""
-    try:
-        with open("/proc/thread-self/schedstat", "rb") as file:
-            return int(file.read().split()[1]) / 1e9
-    except (OSError, IndexError):
-        return 0.0
 
 
 def _fork(store: CacheStore, number: int, size: int, report: str) -> None:

@@ -26,8 +26,9 @@ _CALL_S: Final = 30.0
 _LIMIT_S: Final = 90.0
 #: Seconds between two looks of a host at its clock.
 _LOOK_S: Final = 0.1
-#: Limits of these pools, in seconds: a clock that jumps by a day exceeds each of them.
-_LIMITS: Final = {"run_timeout_s": 60, "creation_limit_s": 60, "start_timeout_s": 60, "coordinator_timeout_s": 20}
+#: Limits of these stores and pools, in seconds: a clock that jumps by a day exceeds each of them, a busy machine none.
+_OF_STORES: Final = {"lease_s": 20.0, "io_timeout_s": 10.0}
+_OF_POOLS: Final = {"run_timeout_s": 60, "creation_limit_s": 60, "start_timeout_s": 60, "coordinator_timeout_s": 20}
 
 
 def wall_clock_jumps(stage: Stage) -> None:
@@ -39,8 +40,8 @@ def wall_clock_jumps(stage: Stage) -> None:
     environment = {**os.environ, "LD_PRELOAD": str(library), "DRILL_CLOCK": str(clock)}
     hosts = []
     for number in range(2):
-        options = stage.options(server.url, f"host{number}")
-        chosen = {"redis_url": options.pop("url"), **options, **_LIMITS, "arena_bytes": 256 << 20, "threads": 1}
+        options = stage.options(server.url, f"host{number}", **_OF_STORES)
+        chosen = {"redis_url": options.pop("url"), **options, **_OF_POOLS, "arena_bytes": 256 << 20, "threads": 1}
         command = [sys.executable, "-m", "tests.drills.pool_clock", json.dumps(chosen)]
         host = subprocess.Popen(
             command,
@@ -70,7 +71,7 @@ def wall_clock_jumps(stage: Stage) -> None:
         host.wait(_LIMIT_S)
     for number, found in enumerate(reports):
         _check(stage, number, found)
-    store = stage.store(stage.options(server.url, "host0"))
+    store = stage.store(stage.options(server.url, "host0", **_OF_STORES))
     stats = store.stats()
     stage.outcome.creations.append(stats["creations"])
     # Each kernel was created once, and no lease was taken from a creator at work.

@@ -22,6 +22,8 @@ from numpy.typing import NDArray
 import poolrt
 from poolrt.errors import CoordinatorLost, CreatorLost, PoolClosed, PoolError, WorkerLost
 
+from .delay import all_delayed_s
+
 #: Bound, in seconds, on one call: far beyond any, so that what exceeds it hangs.
 CALL_S: Final = 120.0
 #: Kinds of calls that need no creation.
@@ -87,6 +89,8 @@ class Traffic:
         self.tallies = {kind: Tally() for kind in kinds}
         #: When the calls of each kind ended with the loss of the pool, on the steady clock.
         self.lost: dict[str, float] = {}
+        #: `all_delayed_s` at the last of these.
+        self.delayed_s = 0.0
         #: The primitives that were created for loads.
         self.created = 0
         self._pool = pool
@@ -143,6 +147,7 @@ class Traffic:
                 act()
             except (CoordinatorLost, PoolClosed) as error:
                 self.lost[kind] = time.monotonic()
+                self.delayed_s = all_delayed_s()
                 tally.refused[_short(error)] += 1
             except PoolError as error:
                 struck = isinstance(error, WorkerLost | CreatorLost) and any(part in str(error) for part in _STRUCK)
