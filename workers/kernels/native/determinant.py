@@ -2,7 +2,7 @@
 
 A matrix is copied with rows for columns, so that candidates for a pivot are side by side. Eight of these rows are eliminated, the
 others then once for all eight: each of their elements is loaded and stored an eighth as often. With a pivot of 0 the determinant
-is 0, whatever else there is.
+is 0, whatever else there is. Those of up to four rows of float32 are sums of products.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def make(isa: str, dtype: str) -> tuple[Callable[..., None], Any]:
     item of work is some matrices.
     """
     is_wide = dtype == "f64"
-    size = 8 if is_wide else 4
+    is_narrow, size = not is_wide, 8 if is_wide else 4
     get, put = (dload, dstore) if is_wide else (_load_wide, _store_narrow)
     turn = _make_turn(F64 if is_wide else F32)
     update2, update1 = _make_update(2), _make_update(1)
@@ -48,6 +48,26 @@ def make(isa: str, dtype: str) -> tuple[Callable[..., None], Any]:
         for first in range(rows):
             for column in range(whole if first < whole else 0, rows):
                 dstore(to + column * line + first * 8, get(src + first * row + column * size))
+
+    def expand(at: int, rows: int) -> float:
+        """Return the sum of products of a matrix of 2 to 4 rows, which float64 has the range for."""
+        a00, a01, a10, a11 = get(at), get(at + size), get(at + rows * size), get(at + (rows + 1) * size)
+        total = a00 * a11 - a01 * a10
+        if rows > 2:
+            a02, a12 = get(at + 2 * size), get(at + (rows + 2) * size)
+            below = at + 2 * rows * size
+            a20, a21, a22 = get(below), get(below + size), get(below + 2 * size)
+            s1, s3 = a00 * a12 - a02 * a10, a01 * a12 - a02 * a11
+            if rows == 3:
+                total = total * a22 - s1 * a21 + s3 * a20
+            else:
+                a03, a13, a23 = get(at + 3 * size), get(at + 7 * size), get(at + 11 * size)
+                last = at + 12 * size
+                a30, a31, a32, a33 = get(last), get(last + size), get(last + 2 * size), get(last + 3 * size)
+                s2, s4, s5 = a00 * a13 - a03 * a10, a01 * a13 - a03 * a11, a02 * a13 - a03 * a12
+                total = total * (a22 * a33 - a23 * a32) - s1 * (a21 * a33 - a23 * a31) + s2 * (a21 * a32 - a22 * a31)
+                total += s3 * (a20 * a33 - a23 * a30) - s4 * (a20 * a32 - a22 * a30) + s5 * (a20 * a31 - a21 * a30)
+        return total
 
     def scaled(value: float, power: int) -> tuple[float, int]:
         """Divide a number by a power of `_LARGE`, so that products of two neither overflow nor vanish; return both."""
@@ -97,9 +117,18 @@ def make(isa: str, dtype: str) -> tuple[Callable[..., None], Any]:
         for item in range(begin, end):
             a = scratch + item * room
             for number in range(item * together, min(count, (item + 1) * together)):
-                copy(src + number * rows * rows * size, a, rows, line)
-                total, power = 1.0, 0
-                for first in range(0, rows, PANEL):
+                at = src + number * rows * rows * size
+                total, power, is_done = 1.0, 0, False
+                if is_narrow and rows > 1 and rows < 5:
+                    total = expand(at, rows)
+                    # Others have numbers that are not finite, of which a product with 0 is none.
+                    is_done = abs(total) < math.inf
+                    if not is_done:
+                        total = 1.0
+                if not is_done:
+                    copy(at, a, rows, line)
+                end_row = 0 if is_done else rows
+                for first in range(0, end_row, PANEL):
                     total, power = eliminate_panel(a, first, rows, line, total, power)
                     later = first + PANEL
                     if total != 0.0 and later < rows:
