@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -15,7 +15,7 @@ from .. import recurrent
 from ..integer_products import integer_product, matrix_scale, signed
 from ..quantisation import dequantized, quantize_range
 from ..uneven_sequences import are_uneven
-from ..unrolled_lstm import MOST_STEPS, Product, unroll
+from ..unrolled_lstm import MOST_STEPS, ORDER, Product, ordered_columns, unroll
 
 #: Gates of a graph's cells (i, f, c, o) by their number in ONNX's order (i, o, f, c).
 _GATES: Final = (0, 2, 3, 1)
@@ -49,9 +49,7 @@ def dynamic_lstm(call: NodeCall) -> tuple[Operand | None, ...]:
         return found if isinstance(found, tuple) else (found,)
 
     def products(index: int, direction: int) -> Product:
-        matrix, scale, zero = (_part(call, each, direction) for each in (index, 6 + 2 * index, 7 + 2 * index))
-        if matrix is None or scale is None:
-            raise call.malformed("weights or scales are missing")
+        matrix, scale, zero = _weights(call, index, direction, hidden, ORDER)
 
         def product(rows: Operand) -> Operand:
             stored, factor, point = quantize_range(call, rows)
@@ -75,23 +73,6 @@ def _cells(call: NodeCall, directions: int, hidden: int) -> tuple[Operand, ...]:
         raise call.malformed(f"weights of {directions} directions do not fit the direction {direction!r}")
     stored, factor, point = quantize_range(call, source)
 
-    def ordered(operand: Operand) -> Operand:
-        """Return numbers of columns in the order of a graph's gates, one number as it is."""
-        *outer, columns = shape_of(operand) or (1,)
-        if columns != 4 * hidden:
-            return operand
-        apart = m.take(m.reshape(operand, (*outer, 4, hidden)), np.asarray(_GATES, np.int64), len(outer))
-        return m.reshape(apart, (*outer, columns))
-
-    def matrix(index: int, number: int) -> tuple[Operand, Operand, Operand | None]:
-        """Return weights, scales and zero points of a direction."""
-        found = [_part(call, each, number) for each in (index, 6 + 2 * index, 7 + 2 * index)]
-        if found[0] is None or found[1] is None:
-            raise call.malformed("weights or scales are missing")
-        if dtype_of(found[0]) not in ("int8", "uint8"):
-            raise call.malformed(f"weights of type {dtype_of(found[0])}; expect int8 or uint8")
-        return ordered(found[0]), ordered(found[1]), None if found[2] is None else ordered(found[2])
-
     def of_columns(operand: Operand) -> Operand:
         """Return a number for each column of each gate."""
         if math.prod(operand.shape) == 1:
@@ -100,15 +81,16 @@ def _cells(call: NodeCall, directions: int, hidden: int) -> tuple[Operand, ...]:
 
     results, last, cells = list[Operand](), list[Operand](), list[Operand]()
     for number, backwards in enumerate(wanted[direction]):
-        weights, scale, zero = matrix(1, number)
+        weights, scale, zero = _weights(call, 1, number, hidden, _GATES)
         gates = integer_product(call, stored, point, weights, zero, (factor, scale))
         if gates is None:
             raise call.malformed(f"weights of shape {shape_of(weights)}")
         bias = _part(call, 3, number)
         if bias is not None:
             first, second = (m.slice(bias, [start], [start + 4 * hidden], [0], [1]) for start in (0, 4 * hidden))
-            gates = m.binary(gates, ordered(m.binary(first, second, "add")), "add")
-        weights, scale, zero = matrix(2, number)
+            added = ordered_columns(m, m.binary(first, second, "add"), hidden, _GATES)
+            gates = m.binary(gates, added, "add")
+        weights, scale, zero = _weights(call, 2, number, hidden, _GATES)
         points = m.cast(zero, "int32") if zero is not None else np.zeros((), np.int32)
         if dtype_of(weights) == "uint8":
             weights, points = signed(call, weights), m.binary(points, np.asarray(_SIGN, np.int32), "sub")
@@ -123,6 +105,22 @@ def _cells(call: NodeCall, directions: int, hidden: int) -> tuple[Operand, ...]:
         last.append(m.slice(h, [end], [end + 1], [0], [1]))
         cells.append(m.unsqueeze(c, (0,)))
     return m.concat(results, 1), m.concat(last, 0), m.concat(cells, 0)
+
+
+def _weights(
+    call: NodeCall, index: int, number: int, hidden: int, order: Sequence[int]
+) -> tuple[Operand, Operand, Operand | None]:
+    """Return weights, scales and zero points of a direction, with columns of gates in an order."""
+    matrix, scale, zero = (_part(call, each, number) for each in (index, 6 + 2 * index, 7 + 2 * index))
+    if matrix is None or scale is None:
+        raise call.malformed("weights or scales are missing")
+    if dtype_of(matrix) not in ("int8", "uint8"):
+        raise call.malformed(f"weights of type {dtype_of(matrix)}; expect int8 or uint8")
+    m = call.math
+    return (
+        ordered_columns(m, matrix, hidden, order), ordered_columns(m, scale, hidden, order),
+        None if zero is None else ordered_columns(m, zero, hidden, order),
+    )  # fmt: skip
 
 
 def _states(call: NodeCall, number: int, batch: int, hidden: int) -> tuple[Operand | None, Operand | None]:
