@@ -39,6 +39,11 @@ _LINE: Final = 64
 _FEW_TILES: Final = 3
 #: Bytes of rows of the right matrix that are read where they are: the copy costs more.
 _NEAR: Final = 128 << 10
+#: The level on which copies of near rows that compete for lines were measured, ways of its first-level cache, and tiles of rows
+#: from which on they take less time.
+_COMPETING: Final = "x86-64-v3"
+_WAYS: Final = 8
+_MANY_TILES: Final = 16
 
 
 class NativeTypedMatmul:
@@ -154,7 +159,11 @@ def _columns(
     if right.tag != packed.tag:
         strides = [size * stride for stride in right.outer_strides()]
         *_, row, column = strides
-        is_near = tiles < _FEW_TILES or most * row <= _NEAR
+        # More rows than its ways that compete for the same lines of the first-level cache are read from the second for each tile.
+        competes = (
+            target.isa == _COMPETING and tiles >= _MANY_TILES and most * math.gcd(row, _ALIASING) > _WAYS * _ALIASING
+        )
+        is_near = tiles < _FEW_TILES or (most * row <= _NEAR and not competes)
         # Without loads under masks, kernels read whole groups of columns.
         is_whole = target.isa_at_least("x86-64-v3") or shape.columns % 16 == 0
         if shape.depth == 0 or (is_whole and (shape.columns == 1 or (column == size and is_near))):

@@ -53,3 +53,27 @@ def test_numbers_that_are_no_numbers_stay_what_they_are(native: NativeRunner, is
     pd = primitive_desc(op, PrimitiveAttr((PostOp("eltwise", "relu"),)), target_of(isa))
     got = native.run(pd, {Arg.SRC: a, Arg.WEIGHTS: np.eye(2) + 1.0})[Arg.DST].reshape(3, 2)
     np.testing.assert_array_equal(got, [[np.nan, np.nan], [np.inf, np.inf], [0.0, 0.0]])
+
+
+def test_near_rows_that_compete_for_lines_of_the_cache_are_copied_on_avx2(native: NativeRunner, isa: str) -> None:
+    rng = np.random.default_rng()
+    # Rows of 1024 bytes begin in four places of a way of the cache, eight ways hold 32 of them.
+    for rows, depth, columns, competes in (
+        (32, 33, 128, True),
+        (32, 32, 128, False),
+        (30, 33, 128, False),
+        (128, 64, 100, False),
+    ):
+        sizes = ((rows, depth), (depth, columns), (rows, columns))
+        first, second, result = (MemoryDesc(dims, "f64") for dims in sizes)
+        op = Matmul(first, second, None, result)
+        pd = primitive_desc(op, PrimitiveAttr(), target_of(isa))
+        assert pd.impl_name() == "native:typed_tiles"
+        copies = len(pd.program().launches) - 1
+        if isa == "x86-64-v3":
+            assert copies == int(competes), sizes
+        elif isa == "x86-64-v4":
+            assert copies == 0, sizes
+        left, right = (rng.standard_normal(dims) for dims in sizes[:2])
+        found = native.results(pd, {int(Arg.SRC): left, int(Arg.WEIGHTS): right})[Arg.DST]
+        np.testing.assert_allclose(found.reshape(sizes[2]), left @ right, rtol=1e-12, atol=1e-12)
