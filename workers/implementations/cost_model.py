@@ -28,6 +28,9 @@ _BYTES: Final = {"softmax": 0.05, "lrn": 0.1, "pooling": 0.05, "cumulative_sum":
 _ALGORITHMS: Final = {
     ("eltwise", "gelu_erf"): 0.09,
     ("eltwise", "gelu_tanh"): 0.06,
+    ("eltwise", "erf"): 0.1,
+    **dict.fromkeys([("eltwise", name) for name in ("log", "sin", "cos", "tan")], 0.08),
+    ("eltwise", "softplus"): 0.16,
     ("grid_sample", "nearest"): 0.08,
     ("grid_sample", "linear"): 0.15,
     ("grid_sample", "cubic"): 0.8,
@@ -39,7 +42,7 @@ _ALGORITHMS: Final = {
 #: Nanoseconds for an element that an index of its own chooses, in addition; for a byte of what several elements are chosen of.
 _CHOSEN: Final = 0.6
 _RANKED: Final = 0.2
-_IMPLEMENTATIONS: Final = {"native:quantised_eltwise": 0.15, "native:byte_sums": 0.06}
+_IMPLEMENTATIONS: Final = {"native:quantised_eltwise": 0.15, "native:quantised_binary": 0.06, "native:byte_sums": 0.06}
 _REFERENCE_BYTES: Final = {"lrn": 50.0}
 #: Nanoseconds for a node of a decision tree that a row visits; half of the rows end before the deepest level.
 _VISIT: Final = 1.0

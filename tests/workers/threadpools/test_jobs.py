@@ -22,6 +22,7 @@ from poolrt.workers.streams.attributes import StreamAttr
 from poolrt.workers.streams.stream import Stream
 from poolrt.workers.threadpools.interface import Region
 from poolrt.workers.threadpools.jobs import Jobs, default_jobs, get_default_jobs, set_default_jobs
+from poolrt.workers.threadpools.native import NativePool
 from poolrt.workers.threadpools.sequential import SequentialPool
 from poolrt.workers.threadpools.threads import ThreadsPool
 from tests.workers import compiled
@@ -175,6 +176,18 @@ def test_the_estimate_is_longer_for_functions_and_windows_that_take_longer() -> 
     first = MemoryDesc((50, 1), "f32")
     few, one = (TopK(rows, md, replace(md, dtype="s64"), k, 1) for md, k in ((best, 5), (first, 1)))
     assert estimate(few) > 3 * estimate(one)
+
+
+@pytest.mark.parametrize("algorithm", ["erf", "log", "sin", "cos", "tan", "softplus"])
+def test_functions_that_take_long_are_two_jobs_where_others_are_one(algorithm: str) -> None:
+    def jobs(name: str) -> int:
+        numbers = MemoryDesc((64, 1000), "f32")
+        op = Eltwise(numbers, numbers, name, 1.0 if name == "softplus" else 0.0)
+        estimated = nanoseconds(primitive_descs(op, PrimitiveAttr(), cpu_target())[0])
+        return Jobs(2, 1, NativePool.least_job_ns).cut(64, estimated)
+
+    assert jobs("relu") == 1
+    assert jobs(algorithm) == 2
 
 
 def test_parts_of_uneven_work_are_as_even_for_threads_that_take_one_after_the_other(store: CacheStore) -> None:
