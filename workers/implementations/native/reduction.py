@@ -24,10 +24,8 @@ _LEAST_PART: Final = 1024
 _LEAST_SHARE: Final = 8192
 #: Vectors or rows that are added to one intermediate sum, at least.
 _LEAST_GROUP: Final = 64
-#: Elements of runs so short that to begin one takes as long as its sum; on AVX2, longer ones are added up once in less time than
-#: the second launch takes. And elements of a source for which two launches are worth it.
+#: Elements of runs so short that to begin one takes as long as its sum, and of a source for which two launches are worth it.
 _SHORT_RUN: Final = 256
-_SHORT_RUN_OF_AVX2: Final = 16
 _LEAST_APART: Final = 1024
 #: Elements of a source from which on few columns are worth two launches; rows that take less time as they are; rows of the first
 #: launch at least.
@@ -81,14 +79,14 @@ class _Shape(NamedTuple):
         """The elements of the destination."""
         return self.before * self.kept * self.columns
 
-    def apart(self, isa: str) -> tuple[_Shape, _Shape] | None:
+    @property
+    def apart(self) -> tuple[_Shape, _Shape] | None:
         """Return both runs one after the other, the outer one over whole rows, if the inner one is short; else None."""
-        longest = _SHORT_RUN_OF_AVX2 if isa == "x86-64-v3" else _SHORT_RUN
-        is_short = self.columns == 1 and 1 < self.inner <= longest
+        is_short = self.columns == 1 and 1 < self.inner <= _SHORT_RUN
         if self.outer == 1 or not is_short or self.reduced * self.results < _LEAST_APART:
             return None
         return (
-            _Shape(self.before, self.outer, 1, 1, self.kept * self.inner),
+            _Shape(self.before, 1, 1, self.outer, self.kept * self.inner),
             _Shape(1, 1, self.results, self.inner, 1),
         )
 
@@ -137,7 +135,7 @@ class NativeReduction(NativeImplementation[Reduction]):
         """Return into how many parts each result is divided, 0 if it is not."""
         before, shape = _stages(op)
         threads = max(1, target.threads)
-        apart = shape.apart(target.isa)
+        apart = shape.apart
         items = apart[0].items if apart else shape.items
         if before or not items or items >= 4 * threads or items % threads == 0:
             return 0
@@ -150,7 +148,7 @@ class NativeReduction(NativeImplementation[Reduction]):
             return Program((), ())
         (before, shape), parts = _stages(op), max(1, target.threads)
         if parts == 1:
-            shapes = [*before, *(shape.apart(target.isa) or [shape])]
+            shapes = [*before, *(shape.apart or [shape])]
             return _in_turn([part for whole in shapes for part in whole.wide()], op)
         step, result, root = _algorithm(op)
         dtype, lane = op.dst.dtype, lane_size(op.dst.dtype)
