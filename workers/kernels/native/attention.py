@@ -22,6 +22,7 @@ from .attention_tile import make_dots, make_means, make_scores
 from .compiler import types
 from .compiler.language import inlined, intrinsic
 from .exponentials import vexp_below
+from .first_lanes import vstore_part
 from .transpose import gather_rows, transpose, transpose_pad, transpose_part
 from .vec import (
     F32,
@@ -48,7 +49,6 @@ from .vec import (
     vselect_gt,
     vset,
     vstore,
-    vstore_part,
     vsub,
     vsum,
 )

@@ -14,6 +14,7 @@ import numpy as np
 
 from .compiler import types
 from .compiler.language import inlined
+from .first_lanes import vstore_part
 from .vec import (
     fload,
     fstore,
@@ -27,7 +28,6 @@ from .vec import (
     vset,
     vsqrt,
     vstore,
-    vstore_part,
     vsub,
     vsum,
 )

@@ -23,7 +23,8 @@ from .amx_tile import (
 )
 from .compiler import types
 from .compiler.language import intrinsic
-from .elements import STORED, masked_load, masked_store, narrowed, widened
+from .elements import STORED, masked_load, narrowed, widened
+from .first_lanes import masked_store
 from .stack_room import stack_room
 from .vec import F32, Builder, Value, lanes_below, load, maximum, splat
 

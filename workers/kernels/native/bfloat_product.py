@@ -14,7 +14,8 @@ import llvmlite.ir as ir
 from ...desc.data_type import item_size
 from .compiler import types
 from .compiler.language import intrinsic
-from .elements import STORED, masked_load, masked_store, narrowed, widened
+from .elements import STORED, masked_load, narrowed, widened
+from .first_lanes import masked_store
 from .vec import (
     F32,
     I32,

@@ -14,7 +14,8 @@ import llvmlite.ir as ir
 
 from .compiler import types
 from .compiler.language import intrinsic
-from .elements import masked_load, masked_store
+from .elements import masked_load
+from .first_lanes import masked_store
 from .vec import F32, F64, I1, I8, I32, LANES, Builder, Value, call, isa_of, lanes_below, pointer
 
 #: Function -> LLVM's predicate of a comparison.

@@ -13,7 +13,8 @@ import numpy as np
 
 from . import functions
 from .compiler import types
-from .vec import vadd, vbroadcast, vload, vset, vstore, vstore_part
+from .first_lanes import vstore_part
+from .vec import vadd, vbroadcast, vload, vset, vstore
 
 
 def make(isa: str, chain: tuple[Any, ...]) -> tuple[Callable[..., None], Any]:

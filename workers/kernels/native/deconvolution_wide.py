@@ -13,7 +13,8 @@ import numpy as np
 
 from . import functions
 from .compiler import types
-from .vec import vbroadcast, vfma, vload, vload_part, vset, vstore, vstore_part
+from .first_lanes import vstore_part
+from .vec import vbroadcast, vfma, vload, vload_part, vset, vstore
 
 
 def make(isa: str, chain: tuple[Any, ...]) -> tuple[Callable[..., None], Any]:

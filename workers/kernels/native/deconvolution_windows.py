@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from .compiler import types
-from .vec import vload, vload_inside, vset, vstore, vstore_part
+from .first_lanes import vstore_part
+from .vec import vload, vload_inside, vset, vstore
 
 
 def make(isa: str) -> tuple[Callable[..., None], Any]:

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from .compiler import types
 from .dynamic_lstm_tiles import GATES, make_bytes, make_pairs, scaled, sum_of_bytes, widen
+from .first_lanes import vstore_part
 from .integer_dot import register_bits
 from .integers import load_s32, load_u8, store_s32
 from .quantise import CHUNK
@@ -21,7 +22,7 @@ from .recurrent_cell import LSTM
 from .recurrent_cell import make as make_cell
 from .stack_room import stack_room
 from .tensor_range import make as make_range
-from .vec import WIDTH, fload, vstore, vstore_part
+from .vec import WIDTH, fload, vstore
 
 #: The parts that a kernel may have.
 PARTS: Final = ("steps", "state", "cells")

@@ -23,6 +23,7 @@ from poolrt.cachestore.deferred_dataclass import dataclass
 from ...desc.data_type import LIMITS, item_size
 from .compiler import types
 from .compiler.language import intrinsic
+from .first_lanes import masked_kind, store_below
 from .vec import (
     F32,
     F64,
@@ -132,7 +133,7 @@ def elements(dtype: str) -> Elements:
     @intrinsic
     def store_part(_: Any, address: types.Integer, value: VectorType, count: types.Integer) -> Any:
         def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
-            masked_store(b, narrowed(b, a[1], dtype), a[0], lanes_below(b, a[2]))
+            store_below(b, a[0], narrowed(b, a[1], dtype), a[2])
             return context.get_dummy_value()
 
         return types.void(types.int64, value, types.int64), emit
@@ -225,19 +226,6 @@ def masked_load(b: Builder, address: Value, kind: ir.Type, mask: Value) -> Value
         # There are no masks for them: one after the other takes long.
         return b.select(mask, _load_in_page(b, address, lanes, b.extract_element(mask, I32(0)), masked), zeros)
     return masked()
-
-
-def masked_store(b: Builder, value: Value, address: Value, mask: Value) -> None:
-    """Store the elements of a mask."""
-    name = f"llvm.masked.store.{masked_kind(value.type.element)}.p0"
-    call(b, name, value, pointer(b, address, value.type), I32(1), mask, result=ir.VoidType())
-
-
-def masked_kind(kind: ir.Type) -> str:
-    """Return LLVM's name of a vector of 16 elements."""
-    if isinstance(kind, ir.IntType):
-        return f"v{LANES}i{kind.width}"
-    return f"v{LANES}f64" if kind == F64 else f"v{LANES}f32"
 
 
 def widened(b: Builder, stored: Value, dtype: str, whole: ir.Type = VD) -> Value:

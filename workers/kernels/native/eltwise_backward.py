@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from .compiler import types
+from .first_lanes import vstore_part
 from .slopes import slope
-from .vec import vkeep, vload, vmul, vstore, vstore_part
+from .vec import vkeep, vload, vmul, vstore
 
 
 def make(isa: str, algorithm: str, from_result: bool) -> tuple[Callable[..., None], Any]:

@@ -8,8 +8,9 @@ from typing import Any, Final
 import numpy as np
 
 from .compiler import types
+from .first_lanes import vstore_part
 from .gemv_sums import add_rows, sum_columns, sum_packed, sum_part, sum_rows
-from .vec import iload, vadd, vload, vload_part, vmax, vset, vstore, vstore_part
+from .vec import iload, vadd, vload, vload_part, vmax, vset, vstore
 
 #: ISA level -> sums at once, each of them a vector: they fill half of the registers at most.
 _SUMS: Final = {"x86-64-v4": 8, "x86-64-v3": 4}

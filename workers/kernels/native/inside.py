@@ -8,7 +8,8 @@ import llvmlite.ir as ir
 
 from .compiler import types
 from .compiler.language import intrinsic
-from .elements import STORED, elements, masked_kind, widened
+from .elements import STORED, elements, widened
+from .first_lanes import masked_kind
 from .vec import I8, I16, I32, I64, LANES, VI, Builder, Value, call, pointer, splat
 
 _VL = ir.VectorType(I64, LANES)

@@ -12,7 +12,8 @@ import llvmlite.ir as ir
 
 from .compiler import types
 from .compiler.language import intrinsic
-from .elements import masked_load, masked_store
+from .elements import masked_load
+from .first_lanes import masked_store
 from .limits import key_lanes
 from .vec import I32, I64, LANES, VF, Builder, Value, call, lanes_below, pointer, vector
 

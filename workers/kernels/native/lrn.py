@@ -16,6 +16,7 @@ from llvmlite import ir
 from .compiler import types
 from .compiler.language import intrinsic
 from .exponentials import emit_exp, emit_log
+from .first_lanes import vstore_part
 from .vec import (
     LANES,
     VI,
@@ -32,7 +33,6 @@ from .vec import (
     vload,
     vset,
     vstore,
-    vstore_part,
 )
 
 #: Positions of a channel that an item of ``rows`` has.

@@ -16,7 +16,8 @@ from poolrt.cachestore.deferred_dataclass import dataclass
 from ...desc.data_type import LIMITS
 from .compiler import types
 from .compiler.language import intrinsic
-from .elements import SMALL, STORED, masked_load, masked_store, narrowed, widened
+from .elements import SMALL, STORED, masked_load, narrowed, widened
+from .first_lanes import masked_store
 from .vec import F32, I8, I16, I32, I64, LANES, VD, VF, Builder, Value, lanes_below, pointer
 
 #: What data types of one width are moved as.

@@ -16,6 +16,7 @@ import numpy as np
 
 from .compiler import types
 from .compiler.language import inlined
+from .first_lanes import vstore_part
 from .vec import (
     fload,
     vadd,
@@ -25,7 +26,6 @@ from .vec import (
     vmul,
     vset,
     vstore,
-    vstore_part,
     vsub,
     vsum,
 )

@@ -17,6 +17,7 @@ import numpy as np
 from .compiler import types
 from .compiler.language import inlined
 from .elements import elements
+from .first_lanes import vstore_part
 from .pooling import DIM, dimension, inside
 from .vec import (
     dload,
@@ -33,7 +34,6 @@ from .vec import (
     vnarrow,
     vset,
     vstore,
-    vstore_part,
     vwiden,
 )
 

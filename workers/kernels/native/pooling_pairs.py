@@ -12,9 +12,10 @@ from typing import Any, Final
 import numpy as np
 
 from .compiler import types
+from .first_lanes import vstore_part
 from .pooling import DIM, dimension
 from .stack_room import stack_room
-from .vec import vadd, veven, vload, vload_part, vmax, vmul, vodd, vset, vstore, vstore_part
+from .vec import vadd, veven, vload, vload_part, vmax, vmul, vodd, vset, vstore
 
 #: Columns of rows that are combined before pairs of them are, on the stack; and those behind them that are read, too.
 ROOM: Final = 1024

@@ -15,8 +15,9 @@ import numpy as np
 
 from .compiler import types
 from .compiler.language import inlined
+from .first_lanes import vstore_part
 from .pooling import DIM, dimension, inside, make_see, make_slabs
-from .vec import vadd, vcount_inside, vdiv, vkeep, vload, vload_part, vmax, vmul, vset, vstore, vstore_part
+from .vec import vadd, vcount_inside, vdiv, vkeep, vload, vload_part, vmax, vmul, vset, vstore
 
 
 def make(isa: str, algorithm: str, part: str) -> tuple[Callable[..., None], Any]:

@@ -13,8 +13,9 @@ import numpy as np
 
 from .compiler import types
 from .compiler.language import inlined
+from .first_lanes import vstore_part
 from .pooling import SLABS, dimension, inside
-from .vec import vadd, vload, vload_part, vmax, vset, vstore, vstore_part
+from .vec import vadd, vload, vload_part, vmax, vset, vstore
 
 
 def make(isa: str, algorithm: str) -> tuple[Callable[..., None], Any]:

@@ -14,6 +14,7 @@ import numpy as np
 
 from .compiler import types
 from .compiler.language import inlined
+from .first_lanes import vstore_part
 from .pooling import DIM, dimension, inside, make_slabs
 from .vec import (
     vadd,
@@ -26,7 +27,6 @@ from .vec import (
     vmul,
     vset,
     vstore,
-    vstore_part,
 )
 
 

@@ -14,11 +14,11 @@ import numpy as np
 from .compiler import types
 from .compiler.language import intrinsic, not_inlined
 from .deinterleave import deinterleaver, interleaver
-from .elements import masked_store
+from .first_lanes import store_below
 from .movement import Movement
 from .short_copy import copy_short
 from .transpose import few_rows, transposes
-from .vec import I32, LANES, VF, Builder, Value, iload, lanes_below, pointer, vector, vload, vset, vstore
+from .vec import I32, LANES, VF, Builder, Value, iload, pointer, vector, vload, vset, vstore
 
 #: Rows of a few columns that are taken apart at a time if there are less than 16.
 FEW: Final = 4
@@ -161,7 +161,7 @@ def _fill(size: int) -> Callable[..., None]:
 
         def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
             zeros = ir.Constant(ir.VectorType(ir.IntType(8 * size), LANES), None)
-            masked_store(b, zeros, a[0], lanes_below(b, a[1]))
+            store_below(b, a[0], zeros, a[1])
             return context.get_dummy_value()
 
         return types.void(types.int64, types.int64), emit

@@ -19,6 +19,7 @@ import numpy as np
 from . import functions
 from .compiler import types
 from .compiler.language import inlined
+from .first_lanes import vstore_part
 from .resampling import STRIP, istore, stack
 from .samples import Samples, samples, vpick_far
 from .vec import (
@@ -33,7 +34,6 @@ from .vec import (
     vselect_gt,
     vset,
     vstore,
-    vstore_part,
 )
 
 #: Where the weights of a record begin.

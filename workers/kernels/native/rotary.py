@@ -13,7 +13,8 @@ import llvmlite.ir as ir
 from .bits import copy_bytes
 from .compiler import types
 from .compiler.language import intrinsic
-from .elements import masked_load, masked_store
+from .elements import masked_load
+from .first_lanes import masked_store
 from .vec import F32, I64, LANES, VF, VI, WIDTH, Builder, Value, fma, lanes_below, pointer
 
 #: The first and second elements of 16 pairs in two vectors, and the halves of 16 pairs.

@@ -15,7 +15,8 @@ import numpy as np
 from .compiler import types
 from .compiler.language import inlined
 from .exponentials import vexp_below
-from .vec import vadd, vfma, vkeep, vload, vmul, vneg, vset, vstore, vstore_part, vsub, vsum
+from .first_lanes import vstore_part
+from .vec import vadd, vfma, vkeep, vload, vmul, vneg, vset, vstore, vsub, vsum
 
 #: Vectors that are added to one partial sum.
 _GROUP = 64

@@ -12,7 +12,8 @@ import llvmlite.ir as ir
 from ...desc.data_type import LIMITS, WRAPPING, item_size
 from .compiler import types
 from .compiler.language import intrinsic
-from .elements import STORED, masked_load, masked_store
+from .elements import STORED, masked_load
+from .first_lanes import masked_store
 from .kept_mask import begin_mask, mask_of, next_mask
 from .vec import I64, LANES, Builder, Value, fma, isa_of, lanes_below, maximum, pointer, splat
 

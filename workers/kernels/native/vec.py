@@ -150,18 +150,6 @@ def vload_part(_: Any, address: types.Integer, count: types.Integer) -> Any:
 
 
 @intrinsic
-def vstore_part(_: Any, address: types.Integer, value: VectorType, count: types.Integer) -> Any:
-    """Store the first ``count`` (0 to 16) lanes; memory behind them is not touched."""
-
-    def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
-        where, mask = pointer(b, a[0], VF), lanes_below(b, a[2])
-        call(b, "llvm.masked.store.v16f32.p0", a[1], where, I32(4), mask, result=ir.VoidType())
-        return context.get_dummy_value()
-
-    return types.void(types.int64, vector, types.int64), emit
-
-
-@intrinsic
 def vkeep(_: Any, value: VectorType, count: types.Integer) -> Any:
     """Return the first ``count`` (0 to 16) lanes of a vector, zeros in the others."""
 

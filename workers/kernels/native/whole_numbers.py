@@ -15,7 +15,8 @@ from poolrt.cachestore.deferred_dataclass import dataclass
 from ...desc.data_type import WRAPPING
 from .compiler import types
 from .compiler.language import intrinsic
-from .elements import STORED, masked_load, masked_store
+from .elements import STORED, masked_load
+from .first_lanes import store_below
 from .vec import LANES, Builder, Value, VectorType, call, lanes_below, pointer, splat
 
 SATURATING: Final = ("s32", "s8", "u8")
@@ -81,7 +82,7 @@ def whole_numbers(dtype: str, algorithm: str) -> WholeNumbers:
     @intrinsic
     def store_part(_: Any, address: types.Integer, value: Any, count: types.Integer) -> Any:
         def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
-            masked_store(b, a[1], a[0], lanes_below(b, a[2]))
+            store_below(b, a[0], a[1], a[2])
             return context.get_dummy_value()
 
         return types.void(types.int64, vector, types.int64), emit

@@ -12,6 +12,7 @@ from poolrt.workers.engines.object_loader import load_object
 from poolrt.workers.engines.target import ISA_LEVELS
 from poolrt.workers.kernels.native import exponentials, vec
 from poolrt.workers.kernels.native.compiler import types
+from poolrt.workers.kernels.native.first_lanes import vstore_part
 
 from .lacking_instructions import function_for_this_host
 
@@ -126,7 +127,7 @@ def test_functions_of_one_vector_keep_nan(
 @pytest.mark.parametrize("isa", LEVELS)
 def test_a_part_of_a_vector_touches_nothing_behind_it(isa: str) -> None:
     def kernel(begin: int, end: int, src: int, dst: int, count: int) -> None:
-        vec.vstore_part(dst, vec.vadd(vec.vload_part(src, count), vec.vset(np.float32(1.0))), count)
+        vstore_part(dst, vec.vadd(vec.vload_part(src, count), vec.vset(np.float32(1.0))), count)
 
     for count in range(17):
         x, y = np.arange(16, dtype=np.float32), np.full(16, -7, np.float32)
