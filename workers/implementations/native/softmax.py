@@ -16,7 +16,9 @@ from .nest_builder import NestBuilder
 from .past_caches import asks_ahead, streams_rows
 
 #: Elements side by side that are fewer than a vector's, and elements of their rows, from which on transposed rows take less time.
-_FEW: Final = 4
+#: An exponential of 16 lanes takes longer without AVX-512.
+_FEW: Final = {"x86-64-v4": 4}
+_FEW_OF_SMALL_VECTORS: Final = 13
 _LONG: Final = 129
 
 
@@ -43,7 +45,7 @@ class NativeSoftmax(NativeImplementation[Softmax]):
             kernel = KernelSpec.of("softmax_short", logarithm=op.algorithm == "log")
             places: tuple[LaunchArgument, ...] = (("m", (Arg.SRC, 0)), ("m", (Arg.DST, 0)), ("i", rows), ("i", length))
             return Program((kernel,), (Launch(0, places, -(-rows // LANES)),))
-        if _is_turned(op):
+        if _is_turned(op, target.isa):
             return _turned(op)
         part, numbers, work = _row(op) if _is_row(op) else _strided(op)
         alone, length = _is_row(op) and op.dst.is_plain, op.dst.dims[op.axis]
@@ -84,13 +86,14 @@ def _is_short(op: Softmax, isa: str) -> bool:
     return short and isa in ("x86-64-v3", "x86-64-v4") and op.dst.elements >= LANES * length
 
 
-def _is_turned(op: Softmax) -> bool:
+def _is_turned(op: Softmax, isa: str) -> bool:
     """Return whether so few elements are behind the axis that rows of adjacent elements are made first.
 
     Vectors of neighbouring rows would have as few lanes.
     """
     inner = math.prod(op.dst.dims[op.axis + 1 :])
-    return op.dst.is_plain and 1 < inner <= _FEW and op.dst.dims[op.axis] >= _LONG
+    few = _FEW.get(isa, _FEW_OF_SMALL_VECTORS)
+    return op.dst.is_plain and 1 < inner <= few and op.dst.dims[op.axis] >= _LONG
 
 
 def _turned(op: Softmax) -> Program:
