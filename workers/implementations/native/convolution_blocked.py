@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterable
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from poolrt.cachestore.deferred_dataclass import dataclass, replace
 
@@ -17,7 +17,7 @@ from ..program import LaunchArgument, Program
 from .blocks import blocked_tag, refuse
 from .chain import chain_source
 from .convolution_chain import bounds, refuse_bounded
-from .convolution_chunks import Sizes, chunks, cut, takes_chunks
+from .convolution_chunks import Sizes, chunks, cut, ends_with_half, takes_chunks
 from .convolution_tiles import Tiling, images_at_once, inputs_at_once, strips, tiling
 from .convolution_walks import (
     Corners,
@@ -262,9 +262,32 @@ def reduce_in_chunks(
     walk: Walk,
     operands: Operands,
 ) -> None:
-    """Add the launch of `reduce` that computes chunks of inputs."""
+    """Add the launches of `reduce` that compute chunks of inputs: one, or another for the last block and a half of outputs."""
     channels = op.dst.dims[1] // op.groups
     blocks = -(-channels // 16)
+    first = blocks - 2 if ends_with_half(op.groups, channels) else blocks
+    if first:
+        some = min(channels, 16 * first)
+        _reduce_blocks(build, op, attr, target, shape, steps, walk, operands, (blocks, 0, some, False))
+    if first < blocks:
+        last = (blocks, first, channels - 16 * first, True)
+        _reduce_blocks(build, op, attr, target, shape, steps, walk, operands, last)
+
+
+def _reduce_blocks(
+    build: NestBuilder,
+    op: Convolution,
+    attr: PrimitiveAttr,
+    target: Target,
+    shape: Shape,
+    steps: list[Step],
+    walk: Walk,
+    operands: Operands,
+    part: tuple[int, int, int, bool],
+) -> None:
+    """Add the launch for a part of a group's outputs: of so many blocks the first one, channels, whether tiles are wide."""
+    all_blocks, first, channels, wide = part
+    blocks = 1 if wide else -(-channels // 16)
     low, bound = bounds(attr)
     is_early = low == -math.inf
     whole = operands.residual[0] == "m" and not is_early
@@ -274,33 +297,37 @@ def reduce_in_chunks(
         op.dst.dims[0] * slabs, rows * columns, op.groups, blocks, walk.group // slabs, sum(lanes) * blocks * 64
     )
     starts = chunks(lanes, whole)
-    tiles = cut(target.isa, sizes, len(starts) - 1)
+    tiles = cut(target.isa, sizes, len(starts) - 1, wide)
     places = [0]
     for _, count, skip in steps:
         places.append(places[-1] + count * operands.weight_row + skip)
     chunk_table = [
         value
-        for first, end in itertools.pairwise(starts)
+        for begin, end in itertools.pairwise(starts)
         for value in (
-            24 * first,
-            end - first,
-            places[first],
-            (operands.weight_row == 64) * (places[end] - places[first]),
+            24 * begin,
+            end - begin,
+            places[begin],
+            (operands.weight_row == 64) * (places[end] - places[begin]),
         )
     ]
     tables = ([v for step in steps for v in step], chunk_table, list(tiles.strips))
     dst_slab = rows * columns * 64
     dst_block = slabs * dst_slab
+    residual = shifted(operands.residual, first * dst_block) if operands.residual[0] != "i" else operands.residual
+    bias = shifted(operands.bias, first * 64) if operands.bias[0] != "i" else operands.bias
     args: tuple[LaunchArgument, ...] = (
-        operands.src, operands.weights, operands.bias, operands.dst, operands.residual,
-        *(("t", build.table(values)) for values in tables),
+        operands.src, shifted(operands.weights, first * operands.weight_block), bias, shifted(operands.dst, first * dst_block),
+        residual, *(("t", build.table(values)) for values in tables),
         *ints((len(starts) - 1, tiles.span, len(tiles.strips) - 1, op.groups, blocks, channels)),
         *ints((tiles.tiles, tiles.large, columns, slabs, walk.slab, dst_slab, walk.image, walk.group, walk.row, walk.step)),
         *ints((operands.weight_group, operands.weight_block, operands.weight_row)),
-        *ints((op.groups * blocks * dst_block, dst_block, int(is_early))), ("f", low), ("f", bound),
+        *ints((op.groups * all_blocks * dst_block, dst_block, int(is_early))), ("f", low), ("f", bound),
     )  # fmt: skip
     # Rows of a window over three channels have 9 or 21 lanes.
-    more = {"at_once": 3} if all(count % 3 == 0 and count % 4 for count in lanes) else {}
+    more: dict[str, Any] = {"at_once": 3} if all(count % 3 == 0 and count % 4 for count in lanes) else {}
+    if wide:
+        more["wide"] = True
     kernel = KernelSpec.of("conv_chunks", positions=tiles.positions, ragged=channels % 16 != 0, **more)
     build.launch(kernel, args, op.groups * (len(tiles.strips) - 1) * blocks)
 

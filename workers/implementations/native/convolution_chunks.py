@@ -9,10 +9,12 @@ from typing import Final
 
 from poolrt.cachestore.deferred_dataclass import dataclass
 
-from .convolution_tiles import tile_sizes
+from .convolution_tiles import even, tile_sizes
 
 #: ISA levels whose tiles have one block of outputs. With more registers, tiles have more blocks: see `conv`.
 _LEVELS: Final = ("x86-64-v3",)
+#: Positions of a tile of a block and half of the next one.
+_WIDE: Final = 4
 #: Least outputs of an image: tiles of fewer are better with several blocks of outputs.
 _LEAST: Final = 3
 #: Inputs of a chunk, at most, if a step has no more: their weights for 16 outputs take 18 KiB of 32.
@@ -72,12 +74,17 @@ def chunks(lanes: Sequence[int], whole: bool) -> tuple[int, ...]:
     return (*sorted(set(starts)), len(lanes))
 
 
-def cut(isa: str, sizes: Sizes, chunk_count: int) -> Cut:
-    """Return the tiles and strips of a convolution whose inputs are cut into so many chunks."""
-    even = tile_sizes(isa, sizes.outputs)
-    positions = even[0] + (len(even) == 1 and even[0] % 2)
-    large = even.count(positions)
-    tiles = len(even) * sizes.images
+def ends_with_half(groups: int, channels: int) -> bool:
+    """Return whether the last blocks of a group's output channels are a block and at most half of one, which wide tiles have."""
+    return groups == 1 and channels > 16 and 0 < channels % 16 <= 8
+
+
+def cut(isa: str, sizes: Sizes, chunk_count: int, wide: bool = False) -> Cut:
+    """Return the tiles, or ``wide`` tiles, and strips of a convolution whose inputs are cut into so many chunks."""
+    tile = even(sizes.outputs, _WIDE) if wide else tile_sizes(isa, sizes.outputs)
+    positions = tile[0] + (len(tile) == 1 and tile[0] % 2)
+    large = tile.count(positions)
+    tiles = len(tile) * sizes.images
     count = 1
     if sizes.blocks > 1:
         count = min(math.ceil(sizes.images * sizes.src_bytes / chunk_count / _SOURCE), tiles)
@@ -92,4 +99,4 @@ def cut(isa: str, sizes: Sizes, chunk_count: int) -> Cut:
     weights = (count - 1) * sizes.weight_bytes if sizes.weight_bytes > _KEPT else 0
     strips = tuple(tiles * i // count for i in range(count + 1))
     span = sizes.blocks if weights < sums else sizes.blocks * count * sizes.groups
-    return Cut(positions, large, len(even), strips, span)
+    return Cut(positions, large, len(tile), strips, span)

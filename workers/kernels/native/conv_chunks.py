@@ -2,7 +2,7 @@
 
 A tile of `conv` reads all weights of its outputs; those of many inputs do not fit in a small cache. Here a chunk of the
 inputs is summed for all outputs before the next chunk, as products of matrices are. A tile is a number of neighbouring
-outputs, of any rows; the images of a batch follow each other.
+outputs, of any rows; the images of a batch follow each other. Wide tiles compute a block and a second one of at most 8 outputs.
 """
 
 from __future__ import annotations
@@ -18,10 +18,13 @@ from .tile_shape import NO_RESIDUAL
 from .vec import iload
 
 
-def make(isa: str, positions: int, ragged: bool, at_once: int = 4) -> tuple[Callable[..., None], Any]:
+def make(
+    isa: str, positions: int, ragged: bool, at_once: int = 4, wide: bool = False
+) -> tuple[Callable[..., None], Any]:
     """Return the kernel for tiles of ``positions``, and of one less; ``ragged`` zeroes the lanes behind the last channel.
 
-    It is for any steps, and best for those of which each has a multiple of ``at_once`` lanes.
+    It is for any steps, and best for those of which each has a multiple of ``at_once`` lanes. With ``wide`` tiles there
+    is one group of one part, whose second block has 8 channels at most.
 
     Arguments of the kernel, sizes in bytes unless said otherwise: addresses of src, weights, bias (0: none), dst and
     residual (0: none); the tables ``steps`` (source offset, lanes, weights to skip), ``chunk_table`` (for each chunk where its
@@ -36,7 +39,7 @@ def make(isa: str, positions: int, ragged: bool, at_once: int = 4) -> tuple[Call
     One item of work is a strip of tiles for one output block of one group.
     """
     large_tile, small_tile = (
-        make_position_tile(count, ragged, at_once=at_once) for count in (positions, max(1, positions - 1))
+        make_position_tile(count, ragged, at_once=at_once, wide=wide) for count in (positions, max(1, positions - 1))
     )
 
     def conv_chunks(
@@ -111,11 +114,13 @@ def make(isa: str, positions: int, ragged: bool, at_once: int = 4) -> tuple[Call
                     for _ in range(iload(strip_table + strip * 8 + 8) - first):
                         if tile < large:
                             large_tile(T, own, source, column, width, src_step, wrap, factors, weight_row, ahead, to, biases,
-                                       biased, count, 0, is_first, is_last, to_start, to_residual, low32, bound32)  # fmt: skip
+                                       biased, count, 0, is_first, is_last, to_start, to_residual, low32, bound32, weight_block,
+                                       dst_block)  # fmt: skip
                             taken = positions
                         else:
                             small_tile(T, own, source, column, width, src_step, wrap, factors, weight_row, ahead, to, biases,
-                                       biased, count, 0, is_first, is_last, to_start, to_residual, low32, bound32)  # fmt: skip
+                                       biased, count, 0, is_first, is_last, to_start, to_residual, low32, bound32, weight_block,
+                                       dst_block)  # fmt: skip
                             taken = positions - 1
                         ahead += T * LINES * 64
                         if ahead >= last_ahead:

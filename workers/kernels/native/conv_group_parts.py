@@ -78,11 +78,11 @@ def make(isa: str, positions: int, ragged: bool) -> tuple[Callable[..., None], A
                 for tile in range(first, last):
                     if tile < large:
                         large_tile(T, own, source, column, width, src_step, wrap, factors, weight_row, factors, to, biases,
-                                   biased, count, mask, 1, 1, NO_RESIDUAL, to_residual, low32, bound32)  # fmt: skip
+                                   biased, count, mask, 1, 1, NO_RESIDUAL, to_residual, low32, bound32, 0, 0)  # fmt: skip
                         taken = positions
                     else:
                         small_tile(T, own, source, column, width, src_step, wrap, factors, weight_row, factors, to, biases,
-                                   biased, count, mask, 1, 1, NO_RESIDUAL, to_residual, low32, bound32)  # fmt: skip
+                                   biased, count, mask, 1, 1, NO_RESIDUAL, to_residual, low32, bound32, 0, 0)  # fmt: skip
                         taken = positions - 1
                     column += taken
                     source += taken * src_step

@@ -4,6 +4,8 @@ A tile has some positions and one block of 16 output channels. Its positions fol
 are some bytes apart, and some more where a row of outputs ends. So tiles need not end where rows do. The sums of a tile may be
 continued: those of the first chunk of inputs begin with the bias, those of later ones with what the destination holds.
 A tile of a block that groups share stores the outputs of one of them.
+
+A wide tile has a block and the first half of the next one: of 24 outputs, a quarter of the sums would be of none.
 """
 
 from __future__ import annotations
@@ -28,7 +30,6 @@ from .vec import (
     call,
     constant,
     emit_prefetch,
-    fma,
     lanes_below,
     load,
     maximum,
@@ -39,6 +40,16 @@ from .vec import (
 
 #: Lines of the next weights that a step asks for: fast enough for tiles that are few, slow enough for memory.
 LINES = 2
+_HALF = ir.VectorType(F32, 8)
+
+
+class _Part(NamedTuple):
+    """Some outputs of a tile: the type of their sums, the first one, and how far they are in weights and in dst."""
+
+    kind: ir.Type
+    first: int
+    in_weights: Value
+    in_dst: Value
 
 
 class _Arguments(NamedTuple):
@@ -67,29 +78,37 @@ class _Arguments(NamedTuple):
     to_residual: Value  #: distance from dst to a residual that complete sums are added to, or NO_RESIDUAL
     low: Value  #: bound before that residual is added
     bound: Value
+    to_weights: Value  #: of a wide tile, distance from the weights of one block to those of the next
+    to_dst: Value  #: the same in dst
+
+    def parts(self, wide: bool) -> list[_Part]:
+        """Return the outputs of a position: a block, and half of the next one if the tile is ``wide``."""
+        whole = _Part(VF, 0, I64(0), I64(0))
+        return [whole, _Part(_HALF, 16, self.to_weights, self.to_dst)] if wide else [whole]
 
 
-def make_position_tile(positions: int, ragged: bool, shared: bool = False, at_once: int = 4) -> Any:
+def make_position_tile(positions: int, ragged: bool, shared: bool = False, at_once: int = 4, wide: bool = False) -> Any:
     """Return the intrinsic that computes a tile of ``positions``; its arguments are those of `_Arguments`, in order.
 
     ``ragged`` zeroes the lanes behind the last output; a block that is ``shared`` keeps the outputs that are not to be stored.
-    The inner loop sums the inputs of a step ``at_once``, and those left over one by one.
+    The inner loop sums the inputs of a step ``at_once``, and those left over one by one. A ``wide`` tile is ragged.
     """
 
     @intrinsic
     def tile(
         _: Any, T: Any, steps: Any, src: Any, column: Any, width: Any, step: Any, wrap: Any, weights: Any, weight_row: Any,
         ahead: Any, dst: Any, bias: Any, biased: Any, count: Any, outputs: Any, is_first: Any, is_last: Any, to_start: Any,
-        to_residual: Any, low: Any, bound: Any,
+        to_residual: Any, low: Any, bound: Any, to_weights: Any, to_dst: Any,
     ) -> Any:  # fmt: skip
         def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
             arguments = _Arguments(*a)
-            places = _places(b, positions, arguments)
-            sums = _emit_sums(b, places, _emit_start(b, positions, arguments), arguments, at_once)
-            _emit_stores(b, ragged, shared, sums, arguments)
+            places, parts = _places(b, positions, arguments), arguments.parts(wide)
+            sums = _emit_sums(b, places, parts, _emit_start(b, positions, parts, arguments), arguments, at_once)
+            _emit_stores(b, ragged, shared, parts, sums, arguments)
             return context.get_dummy_value()
 
-        return types.void(*[types.int64] * 19, types.float32, types.float32), emit
+        reals = (types.float32, types.float32)
+        return types.void(*[types.int64] * 19, *reals, types.int64, types.int64), emit
 
     return tile
 
@@ -107,31 +126,41 @@ def _places(b: Builder, positions: int, a: _Arguments) -> list[Value]:
     return [places[0], *(b.asm(keep, "", "=r,0", [place], False) for place in places[1:])]
 
 
-def _emit_start(b: Builder, positions: int, a: _Arguments) -> list[Value]:
+def _emit_start(b: Builder, positions: int, parts: list[_Part], a: _Arguments) -> list[Value]:
     """Return what sums begin with: bias and residual, or the sums so far."""
     first, added, later, begun = (b.append_basic_block(name) for name in ("first", "added", "later", "begun"))
     b.cbranch(b.icmp_signed("!=", a.is_first, I64(0)), first, later)
 
+    def at(position: int, part: _Part) -> Value:
+        return b.add(b.add(a.dst, part.in_dst), I64(WIDTH * position))
+
     b.position_at_end(first)
-    mask = lanes_below(b, a.biased)
-    bias = call(b, "llvm.masked.load.v16f32.p0", pointer(b, a.bias, VF), I32(4), mask, constant(0.0))
+    biases = []
+    for part in parts:
+        mask, where = lanes_below(b, b.sub(a.biased, I64(part.first))), b.add(a.bias, I64(4 * part.first))
+        bias = call(b, "llvm.masked.load.v16f32.p0", pointer(b, where, VF), I32(4), mask, constant(0.0))
+        biases.append(_first_lanes(b, bias, part.kind))
     b.cbranch(b.icmp_signed("==", a.to_start, I64(NO_RESIDUAL)), begun, added)
 
     b.position_at_end(added)
-    at = [b.add(a.dst, b.add(a.to_start, I64(WIDTH * i))) for i in range(2 * positions)]
-    sums = [b.fadd(bias, load(b, each)) for each in at[:positions]]
-    for each in at[positions:]:
-        emit_prefetch(b, each, 3)
+    sums = [
+        b.fadd(bias, _load(b, b.add(at(i, part), a.to_start), part.kind))
+        for i in range(positions)
+        for part, bias in zip(parts, biases, strict=True)
+    ]
+    for i in range(positions, 2 * positions):
+        for part in parts:
+            emit_prefetch(b, b.add(at(i, part), a.to_start), 3)
     b.branch(begun)
 
     b.position_at_end(later)
-    so_far = [load(b, b.add(a.dst, I64(WIDTH * i))) for i in range(positions)]
+    so_far = [_load(b, at(i, part), part.kind) for i in range(positions) for part in parts]
     b.branch(begun)
 
     b.position_at_end(begun)
     start = []
-    for one, other in zip(sums, so_far, strict=True):
-        phi = b.phi(VF)
+    for bias, one, other in zip(biases * positions, sums, so_far, strict=True):
+        phi = b.phi(bias.type)
         phi.add_incoming(bias, first)
         phi.add_incoming(one, added)
         phi.add_incoming(other, later)
@@ -139,8 +168,10 @@ def _emit_start(b: Builder, positions: int, a: _Arguments) -> list[Value]:
     return start
 
 
-def _emit_sums(b: Builder, places: list[Value], start: list[Value], a: _Arguments, at_once: int) -> list[Value]:
-    """Return the sums, position by position.
+def _emit_sums(
+    b: Builder, places: list[Value], parts: list[_Part], start: list[Value], a: _Arguments, at_once: int
+) -> list[Value]:
+    """Return the sums, position by position, and the parts of each.
 
     Instructions beside the products take time where another thread shares the core, so a turn of the loop has several inputs.
     """
@@ -153,7 +184,7 @@ def _emit_sums(b: Builder, places: list[Value], start: list[Value], a: _Argument
     b.position_at_end(outer)
     t, first_row = _phi(b, I64, I64(0), before), _phi(b, I64, a.weights, before)
     asked = _phi(b, I64, a.ahead, before)
-    carried = [_phi(b, VF, value, before) for value in start]
+    carried = [_phi(b, value.type, value, before) for value in start]
     entry = b.add(a.steps, b.mul(t, I64(24)))
     offset, lanes, skip = (b.load(pointer(b, b.add(entry, I64(8 * i)), I64), align=8) for i in range(3))
     for line in range(LINES):
@@ -163,7 +194,7 @@ def _emit_sums(b: Builder, places: list[Value], start: list[Value], a: _Argument
 
     b.position_at_end(turn)
     state = [_phi(b, value.type, value, outer) for value in given]
-    turned = _emit_turn(b, places, state, a, at_once)
+    turned = _emit_turn(b, places, parts, state, a, at_once)
     _again(state, turned, turn)
     b.cbranch(b.icmp_signed(">=", turned[0], I64(at_once)), turn, rest)
 
@@ -174,7 +205,7 @@ def _emit_sums(b: Builder, places: list[Value], start: list[Value], a: _Argument
 
     b.position_at_end(single)
     state = [_phi(b, value.type, value, rest) for value in left]
-    turned = _emit_turn(b, places, state, a, 1)
+    turned = _emit_turn(b, places, parts, state, a, 1)
     _again(state, turned, single)
     b.cbranch(b.icmp_signed("!=", turned[0], I64(0)), single, latch)
 
@@ -189,28 +220,36 @@ def _emit_sums(b: Builder, places: list[Value], start: list[Value], a: _Argument
     return sums
 
 
-def _emit_turn(b: Builder, places: list[Value], state: list[Value], a: _Arguments, count: int) -> list[Value]:
+def _emit_turn(
+    b: Builder, places: list[Value], parts: list[_Part], state: list[Value], a: _Arguments, count: int
+) -> list[Value]:
     """Return the state of the inner loop after ``count`` inputs: inputs left, addresses of weights and source, sums."""
     left, row, source, *sums = state
     for number in range(count):
         # A fence: else LLVM would load weights of later inputs, and keep sums on the stack.
         row = b.asm(ir.FunctionType(I64, [I64]), "", "=r,0,~{memory}", [row], True)
-        factors = load(b, row)
+        factors = [_load(b, b.add(row, part.in_weights), part.kind) for part in parts]
         base = pointer(b, b.add(source, I64(4 * number)), I8)
-        sums = [
-            fma(b, splat(b, b.load(b.bitcast(b.gep(base, [place]), F32.as_pointer()), align=4)), factors, value)
-            for place, value in zip(places, sums, strict=True)
-        ]
+        new: list[Value] = []
+        for place in places:
+            value = splat(b, b.load(b.bitcast(b.gep(base, [place]), F32.as_pointer()), align=4))
+            for factor in factors:
+                new.append(_fma(b, _first_lanes(b, value, factor.type), factor, sums[len(new)]))
+        sums = new
         row = b.add(row, a.weight_row)
     return [b.sub(left, I64(count)), row, b.add(source, I64(4 * count)), *sums]
 
 
-def _emit_stores(b: Builder, ragged: bool, shared: bool, sums: list[Value], a: _Arguments) -> None:
-    """Store the sums; complete ones after the residual is added and the bounds are applied."""
-    low, bound, mask = splat(b, a.low), splat(b, a.bound), lanes_below(b, a.count)
-    places = [b.add(a.dst, I64(WIDTH * i)) for i in range(len(sums))]
+def _emit_stores(b: Builder, ragged: bool, shared: bool, parts: list[_Part], sums: list[Value], a: _Arguments) -> None:
+    """Store the sums; complete ones after the residual is added and the bounds are applied. Other lanes of a block are zeros."""
+    low, bound = splat(b, a.low), splat(b, a.bound)
+    masks = [lanes_below(b, b.sub(a.count, I64(part.first))) for part in parts] * (len(sums) // len(parts))
+    places = [
+        b.add(b.add(a.dst, part.in_dst), I64(WIDTH * i)) for i in range(len(sums) // len(parts)) for part in parts
+    ]
+    sums = [_all_lanes(b, value) for value in sums]
 
-    def finished(value: Value, at: Value, has_residual: bool) -> Value:
+    def finished(value: Value, at: Value, mask: Value, has_residual: bool) -> Value:
         if has_residual:
             value = b.fadd(maximum(b, low, value), load(b, b.add(at, a.to_residual)))
         value = maximum(b, bound, value)
@@ -218,8 +257,8 @@ def _emit_stores(b: Builder, ragged: bool, shared: bool, sums: list[Value], a: _
 
     def complete(has_residual: bool, in_part: bool) -> None:
         own = b.load(pointer(b, a.outputs, VI), align=8) if in_part else None
-        for value, at in zip(sums, places, strict=True):
-            value = finished(value, at, has_residual)
+        for value, at, mask in zip(sums, places, masks, strict=True):
+            value = finished(value, at, mask, has_residual)
             if own is not None:
                 # LLVM makes a masked store of a selection, which takes many cycles on some processors.
                 kept = b.and_(b.bitcast(load(b, at), VI), b.not_(own))
@@ -241,6 +280,25 @@ def _emit_stores(b: Builder, ragged: bool, shared: bool, sums: list[Value], a: _
         with earlier:
             for value, at in zip(sums, places, strict=True):
                 store(b, at, value)
+
+
+def _load(b: Builder, address: Value, kind: ir.Type) -> Value:
+    return b.load(pointer(b, address, kind), align=4)
+
+
+def _fma(b: Builder, x: Value, y: Value, z: Value) -> Value:
+    return call(b, f"llvm.fmuladd.v{x.type.count}f32", x, y, z, result=x.type)
+
+
+def _first_lanes(b: Builder, value: Value, kind: ir.Type) -> Value:
+    """Return a vector of 16 lanes, or the first 8 of them."""
+    return value if kind == VF else b.shuffle_vector(value, value, ir.Constant(ir.VectorType(I32, 8), [*range(8)]))
+
+
+def _all_lanes(b: Builder, value: Value) -> Value:
+    """Return a vector with zeros in the lanes behind the first 8 if it has no more."""
+    zeros = ir.Constant(value.type, [0.0] * value.type.count)
+    return value if value.type == VF else b.shuffle_vector(value, zeros, ir.Constant(VI, [*range(16)]))
 
 
 def _phi(b: Builder, kind: ir.Type, value: Value, block: Value) -> Value:

@@ -14,12 +14,13 @@ from poolrt.workers.engines.engine import Engine
 from poolrt.workers.engines.target import cpu_target
 from poolrt.workers.execution.memory import Memory
 from poolrt.workers.execution.primitive import Primitive
-from poolrt.workers.implementations.native.convolution_chunks import Sizes, chunks, cut, takes_chunks
+from poolrt.workers.implementations.native.convolution_chunks import Sizes, chunks, cut, ends_with_half, takes_chunks
 from poolrt.workers.implementations.primitive_desc import primitive_desc, primitive_descs
+from poolrt.workers.implementations.program import Launch
 from poolrt.workers.streams.stream import Stream
 from tests.references import pack, reference, unpack
 from tests.workers import compiled
-from tests.workers.levels import target_of
+from tests.workers.levels import of_level, target_of
 from tests.workers.native_runner import NativeRunner
 
 #: images, inputs, outputs, image, kernel, strides, dilations, padding, groups
@@ -139,6 +140,33 @@ def test_the_tensor_that_is_added_may_be_the_destination(
     stream.wait()
     got = unpack(np.frombuffer(memories[Arg.DST].map(), np.float32), pd.memories()[Arg.DST])
     assert_near(got, op, attr, args)
+
+
+def test_the_last_block_and_a_half_of_outputs_have_wide_tiles() -> None:
+    """Of 24 outputs, tiles of whole blocks would sum a quarter for none."""
+    for outputs, groups, blocks in (
+        (24, 1, [1]),
+        (17, 1, [1]),
+        (25, 1, [2]),
+        (40, 1, [1, 1]),
+        (88, 1, [4, 1]),
+        (16, 1, [1]),
+    ):
+        opened = convolution((1, 32, outputs, (9, 9), (3, 3), (1, 1), (0, 0), 1, groups))
+        pd = next(
+            each
+            for each in primitive_descs(opened, PrimitiveAttr(), of_level("x86-64-v3"))
+            if each.impl_name() == "native:blocked"
+        )
+        program = pd.program()
+        launched = [
+            (dict(program.kernels[run.kernel].params), run)
+            for run in program.launches
+            if isinstance(run, Launch) and program.kernels[run.kernel].generator == "conv_chunks"
+        ]
+        assert [run.args[12] for _, run in launched] == [("i", count) for count in blocks]
+        assert launched[-1][0].get("wide", False) is ends_with_half(groups, outputs)
+        assert not any(params.get("wide") for params, _ in launched[:-1])
 
 
 @pytest.mark.parametrize("whole", [False, True])

@@ -77,6 +77,17 @@ def test_a_tile_of_positions_has_no_instruction_in_its_loop_that_could_be_outsid
 
 
 @pytest.mark.skipif(shutil.which("objdump") is None, reason="needs objdump")
+@pytest.mark.parametrize("positions", [4, 3, 2])
+def test_a_tile_of_a_block_and_a_half_keeps_its_sums_in_registers(positions: int, tmp_path: Path) -> None:
+    spec = KernelSpec.of("conv_chunks", positions=positions, ragged=True, wide=True)
+    found = loops_with_multiplications(compile_kernel(spec, "x86-64-v3"), tmp_path)
+    products = sorted(sum("fmadd" in line for line in body) for body in found)
+    assert products == sorted(3 * number * count for number in (1, 4) for count in (positions, positions - 1))
+    for body in found:
+        assert not [line for line in body if "(%rsp" in line]
+
+
+@pytest.mark.skipif(shutil.which("objdump") is None, reason="needs objdump")
 @pytest.mark.parametrize("inputs", [2, 4, 8])
 def test_the_sums_of_groups_stay_in_registers(inputs: int, tmp_path: Path) -> None:
     spec = KernelSpec.of("conv_grouped", tiles=((14,), (13,)), step=64, ragged=False, inputs=inputs)
