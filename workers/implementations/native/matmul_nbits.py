@@ -23,7 +23,7 @@ _BLOCKS: Final = "Ab16a"
 _FEW: Final = {"x86-64-v4": 16}
 _FEW_OF_SMALL_TILES: Final = 4
 #: ISA level -> most rows of a tile, whose sums are in registers.
-_ROWS: Final = {"x86-64-v4": 8, "x86-64-v3": 2}
+_ROWS: Final = {"x86-64-v4": 8, "x86-64-v3": 4}
 #: Bytes of converted columns, which the second-level cache holds.
 _STRIP: Final = 1 << 20
 _NONE: Final[LaunchArgument] = ("i", 0)
@@ -103,7 +103,9 @@ def _describe_rows(build: NestBuilder, op: MatmulNbits, factors: _Factors, kind:
     (rows, depth), (columns, blocks, nbytes) = op.src.dims, op.weights.dims
     src: LaunchArgument = ("m", (int(Arg.SRC), 0))
     sums = build.book(rows * blocks * 4)
-    tile = min(1 << (rows.bit_length() - 1), _ROWS.get(isa, 1))
+    most = _ROWS.get(isa, 1)
+    # Without AVX-512 few rows are one tile, of three rows too.
+    tile = min(1 << (rows.bit_length() - 1), most) if isa == "x86-64-v4" else min(rows, most)
     numbers = (depth, op.block, blocks)
     total = KernelSpec.of("matmul_nbits", part="sums", rows=1, bits=8, points="")
     build.launch(total, (src, sums, *(("i", n) for n in numbers)), rows)

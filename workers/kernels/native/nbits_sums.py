@@ -37,8 +37,9 @@ _STEP: Final = 4
 _AHEAD: Final = 8192
 #: Sums of one row at most: so many are added at the same time.
 _SUMS: Final = 4
-#: Sums of all rows that are worth having.
-_ALL: Final = 8
+#: ISA level -> sums of all rows that are worth having; with fewer registers, more would be on the stack.
+_ALL: Final = {"x86-64-v4": 8}
+_ALL_OF_FEW_REGISTERS: Final = 4
 
 
 def make_columns(isa: str, rows: int, bits: int, points: str) -> Any:
@@ -49,6 +50,7 @@ def make_columns(isa: str, rows: int, bits: int, points: str) -> Any:
     and the bias as a vector.
     """
     table = isa == "x86-64-v4" and bits == 4
+    per_row = max(1, min(_SUMS, _ALL.get(isa, _ALL_OF_FEW_REGISTERS) // rows))
 
     @intrinsic
     def multiply(
@@ -57,7 +59,6 @@ def make_columns(isa: str, rows: int, bits: int, points: str) -> Any:
     ) -> Any:  # fmt: skip
         def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
             weights, scales, zeros, src, sums, K, whole, nbytes, blocks, dst, step, columns, bias = a
-            per_row = max(1, min(_SUMS, _ALL // rows))
             lines = [b.add(src, b.mul(K, I64(4 * row))) for row in range(rows)]
             line_sums = [b.add(sums, b.mul(blocks, I64(4 * row))) for row in range(rows)]
 

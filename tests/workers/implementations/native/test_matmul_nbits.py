@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,7 +13,11 @@ from numpy.typing import NDArray
 from poolrt.workers.desc import Arg, MatmulNbits, MemoryDesc, PrimitiveAttr
 from poolrt.workers.engines.target import cpu_target
 from poolrt.workers.implementations.primitive_desc import UnsupportedPrimitive, primitive_desc
+from poolrt.workers.kernels.native.compiler.codegen import compile_kernel
+from poolrt.workers.kernels.spec import KernelSpec
 from tests.references.matmul_nbits import matmul_nbits
+from tests.workers.kernels.native.test_conv import loops_with_multiplications
+from tests.workers.levels import of_level
 from tests.workers.native_runner import NativeRunner
 
 Array = NDArray[Any]
@@ -81,6 +87,25 @@ def test_odd_sizes_and_blocks_are_multiplied(native: NativeRunner, bits: int) ->
 @pytest.mark.slow
 def test_columns_of_several_strips_are_multiplied(native: NativeRunner) -> None:
     check(native, describe(30, 4096, 200, 32, 4, "f32", bias=True), 3)
+
+
+@pytest.mark.parametrize("rows", [2, 3, 4])
+@pytest.mark.parametrize("bits", [4, 8])
+def test_few_rows_are_one_tile_on_avx2(rows: int, bits: int, native: NativeRunner) -> None:
+    op = describe(rows, 200, 40, 32, bits, "u8", bias=True)
+    program = primitive_desc(op, PrimitiveAttr(), of_level("x86-64-v3")).program()
+    assert [dict(spec.params)["rows"] for spec in program.kernels if dict(spec.params).get("part") == "rows"] == [rows]
+    check(native, op, rows)
+
+
+@pytest.mark.skipif(shutil.which("objdump") is None, reason="needs objdump")
+@pytest.mark.parametrize("rows", [2, 3, 4])
+@pytest.mark.parametrize("bits", [4, 8])
+def test_sums_of_few_rows_stay_in_registers_of_avx2(rows: int, bits: int, tmp_path: Path) -> None:
+    """Sums on the stack took twice the time."""
+    spec = KernelSpec.of("matmul_nbits", part="rows", rows=rows, bits=bits, points="")
+    for body in loops_with_multiplications(compile_kernel(spec, "x86-64-v3"), tmp_path):
+        assert not [line for line in body if "mm" in line and "(%rsp" in line]
 
 
 def test_what_is_not_supported_is_refused_with_the_reason() -> None:
