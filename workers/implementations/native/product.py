@@ -20,8 +20,11 @@ from .row_product import describe_row
 
 #: Least tiles of a strip: fewer would read the columns from memory too often.
 _STRIP_TILES: Final = 4
-#: So many tiles of rows are worth a packed copy of the columns that an item of work multiplies.
+#: So many tiles of rows are worth a packed copy of the columns that an item of work multiplies; or so many, if at least so many
+#: rows of columns compete for the same lines of the first-level cache, which each tile would read again.
 _WORTH_PACKING: Final = 3
+_WORTH_PACKING_RIVALS: Final = 2
+_RIVALS: Final = 32
 #: So many are worth one of columns whose lines stay in the second-level cache, if rows begin in the same place of a line.
 _WORTH_COPYING: Final = 8
 #: Lines at multiples of so many bytes compete for the same places of a second-level cache, and how many of them it holds.
@@ -221,7 +224,7 @@ def _slices(shape: Shape, right: MemoryDesc, tiles: int, height: int, blocking: 
         if not is_near and tiles > 1 and shape.depth >= 2 * _STREAMED:
             most, fits = min(most, _STREAMED), False
     if blocking.copies:
-        fits = tiles < _WORTH_PACKING
+        fits = tiles < _worth_packing(right)
         if fits and shape.rows > _PAIR and _is_far(right):
             most, fits = _FAR_SLICE, False
     if fits or shape.depth <= most:
@@ -405,11 +408,12 @@ def _columns(
         block, outer = most * 64 + 64, right.dims[:-2]
         panels = -(-shape.columns // 16) * block
         fits = panels >= _OWN and math.prod(outer) * panels <= _SHARED
-        if column == 4 and copies and (tiles >= _WORTH_SHARING or (tiles >= _WORTH_PACKING and fits)):
+        worth = _worth_packing(right) if copies else _WORTH_PACKING
+        if column == 4 and copies and (tiles >= _WORTH_SHARING or (tiles >= worth and fits)):
             to = build.book(math.prod(outer) * panels)
             starts = [flat_index(index, outer) * panels for _, index in shape.batch]
             return Matrices(to, starts, block, 64, is_slice=True)
-        if in_rows and copies and _WORTH_PACKING <= tiles < _WORTH_SHARING and room <= _ROOM:
+        if in_rows and copies and worth <= tiles < _WORTH_SHARING and room <= _ROOM:
             return Matrices(source, offsets, 64, row, "rows", column)
         near = _NEAR if tiles < _WORTH_SHARING else _NEAR_FOR_MANY
         if in_rows and (tiles < _WORTH_PACKING or most * row <= near):
@@ -425,6 +429,13 @@ def _columns(
     return Matrices(
         source, [flat_index(index, right.dims[:-2]) * matrix for _, index in shape.batch], shape.depth * 64, 64
     )
+
+
+def _worth_packing(right: MemoryDesc) -> int:
+    """Return how many tiles of rows are worth a packed copy of columns, if inputs of any rows are copied."""
+    row, column = right.outer_strides()[-2:]
+    are_rivals = column == 1 and not right.layout.blocks and 4 * row % _ALIASING == 0 and right.dims[-2] >= _RIVALS
+    return _WORTH_PACKING_RIVALS if are_rivals else _WORTH_PACKING
 
 
 def _fits_far_cache(rows: int, row: int) -> bool:

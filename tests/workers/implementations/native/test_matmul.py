@@ -174,6 +174,26 @@ def test_a_few_rows_by_a_far_matrix_are_summed_in_slices(native: NativeRunner, r
         native.check(dataclasses.replace(given, op=pd.op), isa)
 
 
+def test_columns_that_compete_for_the_first_level_cache_are_packed_for_two_tiles(
+    native: NativeRunner, isa: str
+) -> None:
+    # Given rows of 4 KiB, then a vector more, then few of them, and then one tile of rows
+    for rows, depth, columns, packs in (
+        (7, 40, 1024, True),
+        (7, 40, 1040, False),
+        (7, 20, 1024, False),
+        (6, 40, 1024, False),
+    ):
+        op = Matmul(plain(1, rows, depth), plain(1, depth, columns), plain(1, 1, columns), plain(1, rows, columns))
+        args = {int(arg): integers(md.dims, int(arg)) for arg, md in op.memories().items() if arg != Arg.DST}
+        case = Case("rivals", op, args, PrimitiveAttr())
+        kernels = primitive_desc(op, case.attr, target_of(isa)).program().kernels
+        packed = any(spec.generator == "gemm_columns" or dict(spec.params).get("packs") for spec in kernels)
+        # Tiles of two rows are more than two.
+        assert packed is (packs and isa != "x86-64-v4") or isa == "x86-64-v2"
+        native.check(case, isa)
+
+
 #: Limits of depth and columns -> which elements items of work pack of the right factor, and whether they share a packed copy.
 PLACES = {
     "where it is": ((2, 20), (49, 200), "", False),
