@@ -12,7 +12,7 @@ import struct
 
 from poolrt.cachestore.deferred_dataclass import replace
 
-from ...desc import Arg, MemoryDesc, Pooling, PrimitiveAttr
+from ...desc import Arg, MemoryDesc, Pooling, PrimitiveAttr, Reduction
 from ...engines.target import Target
 from ...kernels.spec import KernelSpec
 from ..program import Launch, LaunchArgument, Program
@@ -20,6 +20,7 @@ from .backward import NativeBackward, refuse_gradient
 from .blocks import EVERY_TYPE, LANES, channel_blocks, channel_tail, is_blocked, refuse_different, refuse_permuted
 from .implementation import NativeImplementation
 from .pooling_bytes import NativeBytePooling
+from .reduction import NativeReduction
 
 #: Vectors that registers hold beside what is combined with them, by ISA level; others have no loads with masks.
 _VECTORS = {"x86-64-v4": 4, "x86-64-v3": 2}
@@ -47,6 +48,8 @@ _NARROW = ("f16", "bf16")
 _LONGS = ("s64", "u64")
 #: Elements of windows along rows that are reduced one after the other, at least, and by how many they move.
 _RUN, _APART = 16, 5
+#: ISA level -> the most elements of whole planes whose averages are reductions of rows. Not measured on others.
+_REDUCED = {"x86-64-v3": 256}
 #: Spatial dimensions that the kernels' geometry has.
 _SPATIAL = 3
 
@@ -71,6 +74,10 @@ class NativePooling(NativeImplementation[Pooling]):
         memories: tuple[LaunchArgument, ...] = (("m", (Arg.SRC, 0)), ("m", (Arg.DST, 0)))
         if op.dst.dtype in _LONGS and op.algorithm == "max":
             return self._longs(op, memories)
+        if _is_mean_of_rows(op, target.isa):
+            rows, length = math.prod(op.dst.dims[:2]), math.prod(op.src.dims[2:])
+            src, dst = (MemoryDesc((rows, size), op.dst.dtype) for size in (length, 1))
+            return NativeReduction().program(Reduction(src, dst, "mean"), attr, target)
         if _is_small(op, target.isa):
             (height, top), (width, left) = zip(op.kernel[-2:], op.padding_l[-2:], strict=True)
             windows = {"width": width, "left": left, "height": height, "top": top}
@@ -218,6 +225,12 @@ def _is_whole(op: Pooling, first: int = 0) -> bool:
     one = all(size == 1 for size in op.dst.dims[2:])
     covers = op.kernel[first:] == op.src.dims[2 + first :]
     return one and covers and not any((*op.dilations[first:], *op.padding_l[first:]))
+
+
+def _is_mean_of_rows(op: Pooling, isa: str) -> bool:
+    """Return whether row-major planes of floats that are averaged as wholes have so few elements that rows take less time."""
+    is_mean = op.algorithm != "max" and op.dst.dtype in ("f32", *_NARROW) and op.dst.is_plain
+    return is_mean and _is_whole(op) and 1 < math.prod(op.src.dims[2:]) <= _REDUCED.get(isa, 0)
 
 
 def _is_pairs(op: Pooling) -> bool:

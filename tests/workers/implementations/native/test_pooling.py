@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import shutil
 from pathlib import Path
@@ -15,7 +16,7 @@ from poolrt.workers.implementations.primitive_desc import primitive_desc
 from poolrt.workers.implementations.program import Launch
 from poolrt.workers.kernels.native.compiler.codegen import compile_kernel
 from poolrt.workers.kernels.spec import KernelSpec
-from tests.references import numpy_type, results
+from tests.references import converted, numpy_type, results
 from tests.workers.cases import Case, cases
 from tests.workers.cases.longs import long_maxima
 from tests.workers.drawn import drawn
@@ -47,6 +48,25 @@ def test_windows_that_are_runs_of_rows_are_reduced_as_wholes(dtype: str, algorit
         assert launch.work == dst.elements
         found = native.results(pd, {Arg.SRC: values})[Arg.DST].astype(np.float64)
         np.testing.assert_allclose(found, np.rint(exact) if dtype == "s32" else exact, 1e-3 if dtype == "f16" else 1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f16", "bf16", "f64", "s32"])
+@pytest.mark.parametrize("dims", [(7, 5, 3), (3, 4, 7, 7), (1, 2, 2, 5, 9), (2, 3, 256), (2, 3, 257), (3, 3, 1, 1)])
+def test_small_planes_are_averaged_as_rows_on_avx2(
+    dims: tuple[int, ...], dtype: str, isa: str, native: NativeRunner
+) -> None:
+    ones, zeros = (1,) * (len(dims) - 2), (0,) * (len(dims) - 2)
+    src, dst = MemoryDesc(dims, dtype), MemoryDesc((*dims[:2], *ones), dtype)
+    for algorithm in ("avg_include_padding", "avg_exclude_padding", "max"):
+        op = Pooling(src, dst, algorithm, dims[2:], ones, zeros, zeros, zeros)
+        pd = primitive_desc(op, PrimitiveAttr(), target_of(isa))
+        elements = math.prod(dims[2:])
+        by_rows = isa == "x86-64-v3" and algorithm != "max" and dtype in ("f32", "f16", "bf16") and 1 < elements <= 256
+        assert ({kernel.generator for kernel in pd.program().kernels} == {"reduction"}) is by_rows
+        values = np.random.default_rng().integers(-9, 9, dims)
+        given = converted(values.astype(np.float64), dtype)
+        exact = results(op, PrimitiveAttr(), {Arg.SRC: given})[Arg.DST]
+        np.testing.assert_array_equal(native.results(pd, {Arg.SRC: given})[Arg.DST], converted(exact, dtype))
 
 
 @pytest.mark.parametrize("dtype", ["f32", "f16", "f64", "s32"])
