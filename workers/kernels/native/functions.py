@@ -205,7 +205,7 @@ def _erf(b: Builder, x: Value, alpha: Value, beta: Value) -> Value:
     far = fma(b, far, square, fma(b, constant(-3.88396438e-3), size, constant(2.42546219e-2)))
     for c in (-1.06777877e-1, -6.34846687e-1, -1.28717512e-1):
         far = fma(b, far, size, constant(c))
-    far = b.fsub(constant(1.0), emit_exp_below(b, fma(b, far, size, b.fneg(size)), limited=False))
+    far = b.fsub(constant(1.0), emit_exp_below(b, fma(b, far, size, b.fneg(size)), limited=False, short=True))
     near = constant(-5.96761703e-4)
     for c in (4.99119423e-3, -2.67681349e-2, 1.12819925e-1, -3.76125336e-1, 1.28379166e-1):
         near = fma(b, near, square, constant(c))
