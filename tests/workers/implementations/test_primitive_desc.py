@@ -28,14 +28,15 @@ def opened(*dims: int, dtype: str = "f32") -> MemoryDesc:
     return MemoryDesc(dims, dtype, "any")
 
 
-def convolution(engine: Engine, attr: PrimitiveAttr | None = None, **named: Any) -> PrimitiveDescIface:
-    md, weights, bias = opened(2, 32, 8, 8), opened(32, 32, 3, 3), MemoryDesc((32,), "f32")
+def convolution(engine: Engine, attr: PrimitiveAttr | None = None, size: int = 8, **named: Any) -> PrimitiveDescIface:
+    md, dst, weights = opened(2, 32, 8, 8), opened(2, 32, size, size), opened(32, 32, 3, 3)
+    bias = MemoryDesc((32,), "f32")
     window: dict[str, Any] = {"strides": (1, 1), "dilations": (0, 0), "padding_l": (1, 1), "padding_r": (1, 1)}
-    return Convolution.PrimitiveDesc(engine, md, weights, bias, md, attr=attr, **{**window, **named})
+    return Convolution.PrimitiveDesc(engine, md, weights, bias, dst, attr=attr, **{**window, **named})
 
 
-#: A window whose taps are so far apart that it reads a padded copy.
-FAR: dict[str, Any] = {"dilations": (2, 2), "padding_l": (3, 3), "padding_r": (3, 3)}
+#: A window that moves by two, and reads a padded copy with even and odd columns apart.
+BY_TWO: dict[str, Any] = {"strides": (2, 2), "padding_l": (0, 0), "size": 4}
 
 
 @pytest.fixture
@@ -66,18 +67,18 @@ def test_implementations_are_walked_through_in_order(engine: Engine) -> None:
 
 
 def test_queries_answer_what_the_descriptor_says(engine: Engine) -> None:
-    pd = convolution(engine, prop="forward_training", **FAR)
+    pd = convolution(engine, prop="forward_training", **BY_TWO)
     assert pd.query("primitive_kind") == "convolution"
     assert pd.query("prop_kind") == "forward_training"
     assert pd.query("engine") is engine
-    assert pd.query("padding_r") == (3, 3)
+    assert pd.query("padding_r") == (1, 1)
     assert (pd.query("num_of_inputs_s32"), pd.query("num_of_outputs_s32")) == (3, 1)
     assert pd.query("memory_consumption_s64") == pd.pd.program().scratchpad > 0
     assert pd.workspace_desc() == pd.diff_src_desc() == pd.src_desc(7) == pd.query("scratchpad_md") == NOTHING
 
 
 def test_scratch_memory_is_described_only_where_the_user_brings_it(engine: Engine) -> None:
-    pd = convolution(engine, PrimitiveAttr(scratchpad_mode="user"), **FAR)
+    pd = convolution(engine, PrimitiveAttr(scratchpad_mode="user"), **BY_TWO)
     assert pd.scratchpad_desc() == MemoryDesc((pd.pd.program().scratchpad,), "u8")
     assert pd.query("memory_consumption_s64") == 0
     assert convolution(engine).scratchpad_desc() == NOTHING
@@ -293,7 +294,8 @@ def test_a_primitive_descriptor_needs_neither_compiler_nor_driver() -> None:
 import sys
 from poolrt import Convolution, Engine, MemoryDesc
 md, weights = MemoryDesc((2, 32, 8, 8), "f32", "any"), MemoryDesc((32, 32, 3, 3), "f32", "any")
-pd = Convolution.PrimitiveDesc(Engine("cpu"), md, weights, None, md, (1, 1), (2, 2), (3, 3), (3, 3))
+dst = MemoryDesc((2, 32, 4, 4), "f32", "any")
+pd = Convolution.PrimitiveDesc(Engine("cpu"), md, weights, None, dst, (2, 2), (0, 0), (0, 0), (1, 1))
 print(pd.impl_name(), pd.query("memory_consumption_s64") > 0, pd.next_impl())
 print({"numba", "llvmlite", "numpy", "pyopencl", "redis", "asyncio"} & set(sys.modules))
 """

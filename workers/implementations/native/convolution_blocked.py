@@ -26,6 +26,7 @@ from .convolution_walks import (
     Walks,
     corners,
     line_of,
+    reads_much_padding,
     spare_of,
     taps_of,
     trims_at,
@@ -70,7 +71,7 @@ class NativeBlockedConvolution:
         if op.dst.elements == 0:
             return Program((), ())
         window = Window.of(op)
-        if not takes_chunks(target.isa, math.prod(window.out)):
+        if not takes_chunks(target.isa, math.prod(window.out)) or reads_much_padding(window):
             tiles = tiling(target.isa, *window.out, 1, line=line_of(window, target.isa))
             trims = trims_of(window, tiles, target.isa)
             window = replace(window, trims=trims) if trims else replace(window, spare=spare_of(window, tiles))
@@ -189,7 +190,8 @@ def reduce(
     With the ``reach`` that the steps are of, tiles leave taps out that read nothing but padding, as far as the level's kernel
     can, and a launch sums as many inputs as caches hold: the first one begins with the bias, others with the sums in dst.
     """
-    if takes_chunks(target.isa, shape[1] * shape[2]):
+    leaves_out = reach is not None and reads_much_padding(reach.window)
+    if takes_chunks(target.isa, shape[1] * shape[2]) and not leaves_out:
         reduce_in_chunks(build, op, attr, target, shape, steps, walk, operands)
         return
     channels = op.dst.dims[1] // op.groups

@@ -15,6 +15,8 @@ _PARTS: Final = 8
 #: What a turn of a tile's loop takes beside its positions, in positions; and the share of the time that is worth other kernels.
 _TURN: Final = 1.5
 _GAIN: Final = 0.95
+#: The share of taps that read the source from which on tiles that leave out the others take less time than chunks of inputs.
+_READ: Final = 0.85
 #: ISA levels whose tiles leave out positions, and how many of them at most.
 _TRIMMED: Final = ("x86-64-v4",)
 _MARGIN: Final = 2
@@ -95,6 +97,17 @@ def needed(window: Window, axis: int, first: int, last: int) -> tuple[int, ...]:
     pad = (deep.pad, *window.pad)[axis]
     begins = range(first * stride - pad, last * stride - pad + 1, stride)
     return tuple(k for k in range(kernel) if any(0 <= at + k * apart < size for at in begins))
+
+
+def reads_much_padding(window: Window) -> bool:
+    """Return whether a kernel is dilated so far that many of its taps read nothing but padding, for whole rows or tiles."""
+    deep = window.depth
+    if max(deep.dilation, *window.dilation) == 1:
+        return False
+    share = 1.0
+    for axis, (size, kernel) in enumerate(zip((deep.out, *window.out), (deep.kernel, *window.kernel), strict=True)):
+        share *= sum(len(needed(window, axis, at, at)) for at in range(size)) / (size * kernel)
+    return share < _READ
 
 
 def trims_of(window: Window, tiles: Tiling, isa: str) -> tuple[Trim, ...]:

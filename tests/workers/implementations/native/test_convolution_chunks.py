@@ -23,8 +23,9 @@ from tests.workers import compiled
 from tests.workers.levels import of_level, target_of
 from tests.workers.native_runner import NativeRunner
 
-#: images, inputs, outputs, image, kernel, strides, dilations, padding, groups
-Problem = tuple[int, int, int, tuple[int, int], tuple[int, int], tuple[int, int], tuple[int, int], int, int]
+#: images, inputs, outputs, image, kernel, strides, dilations, padding (of both dimensions, or of each), groups
+Pair = tuple[int, int]
+Problem = tuple[int, int, int, Pair, Pair, Pair, Pair, int | Pair, int]
 PROBLEMS: list[Problem] = [
     (1, 640, 40, (5, 7), (1, 1), (1, 1), (0, 0), 0, 1),
     (3, 530, 24, (7, 7), (1, 1), (2, 2), (0, 0), 0, 1),
@@ -42,6 +43,8 @@ PROBLEMS: list[Problem] = [
     (3, 35, 21, (6, 5), (3, 2), (2, 1), (1, 0), 1, 7),
     (1, 80, 32, (5, 5), (1, 1), (1, 1), (0, 0), 0, 2),
     (2, 102, 66, (8, 3), (3, 3), (1, 1), (0, 0), 1, 3),
+    (2, 33, 40, (20, 21), (3, 3), (1, 1), (5, 5), 6, 1),
+    (1, 64, 24, (1, 50), (1, 5), (1, 1), (0, 11), (0, 24), 1),
 ]
 CHAINS: list[tuple[str, ...]] = [(), ("relu",), ("add",), ("add", "relu"), ("relu", "add"), ("relu", "add", "relu")]
 #: Each problem with each chain; in `make test`, with two of the six, so that each chain has problems.
@@ -60,17 +63,18 @@ def steps_of(chain: tuple[str, ...], dst: MemoryDesc) -> PrimitiveAttr:
 
 
 def convolution(problem: Problem) -> Convolution:
-    n, ic, oc, size, kernel, strides, dilations, pad, groups = problem
+    n, ic, oc, size, kernel, strides, dilations, padding, groups = problem
+    pads = padding if isinstance(padding, tuple) else (padding,) * 2
     out = tuple(
         (s + 2 * pad - ((k - 1) * (d + 1) + 1)) // st + 1
-        for s, k, st, d in zip(size, kernel, strides, dilations, strict=True)
+        for s, k, st, d, pad in zip(size, kernel, strides, dilations, pads, strict=True)
     )
 
     def md(*dims: int) -> MemoryDesc:
         return MemoryDesc(dims, "f32", "any")
 
     return Convolution(
-        md(n, ic, *size), md(oc, ic // groups, *kernel), md(oc), md(n, oc, *out), strides, dilations, (pad,) * 2, (pad,) * 2,
+        md(n, ic, *size), md(oc, ic // groups, *kernel), md(oc), md(n, oc, *out), strides, dilations, pads, pads,
         groups,
     )  # fmt: skip
 
@@ -167,6 +171,16 @@ def test_the_last_block_and_a_half_of_outputs_have_wide_tiles() -> None:
         assert [run.args[12] for _, run in launched] == [("i", count) for count in blocks]
         assert launched[-1][0].get("wide", False) is ends_with_half(groups, outputs)
         assert not any(params.get("wide") for params, _ in launched[:-1])
+
+
+def test_kernels_that_are_dilated_far_leave_taps_out_and_have_no_chunks() -> None:
+    """Of a kernel that is dilated as far as DeepLab's, three quarters of the taps may read padding."""
+    for dilation, in_chunks in ((0, True), (1, True), (5, False), (17, False)):
+        opened = convolution((1, 64, 64, (28, 28), (3, 3), (1, 1), (dilation, dilation), dilation + 1, 1))
+        pds = primitive_descs(opened, PrimitiveAttr(), of_level("x86-64-v3"))
+        program = next(pd for pd in pds if pd.impl_name() == "native:blocked").program()
+        made = {kernel.generator for kernel in program.kernels} & {"conv", "conv_chunks"}
+        assert made == ({"conv_chunks"} if in_chunks else {"conv"})
 
 
 @pytest.mark.parametrize("whole", [False, True])
