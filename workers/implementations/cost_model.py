@@ -31,6 +31,9 @@ _ALGORITHMS: Final = {
     ("eltwise", "erf"): 0.1,
     **dict.fromkeys([("eltwise", name) for name in ("log", "sin", "cos", "tan")], 0.08),
     ("eltwise", "softplus"): 0.16,
+    ("eltwise", "elu"): 0.05,
+    ("eltwise", "mish"): 0.05,
+    ("binary", "pow"): 0.15,
     ("grid_sample", "nearest"): 0.08,
     ("grid_sample", "linear"): 0.15,
     ("grid_sample", "cubic"): 0.8,
@@ -43,6 +46,8 @@ _ALGORITHMS: Final = {
 _CHOSEN: Final = 0.6
 _RANKED: Final = 0.2
 _IMPLEMENTATIONS: Final = {"native:quantised_eltwise": 0.15, "native:quantised_binary": 0.06, "native:byte_sums": 0.06}
+#: Functions of other floats than float32: times as long for a byte. Those of 16 bits are computed in float32.
+_FLOATS: Final = {"f16": 2.0, "bf16": 2.0, "f64": 2.0}
 _REFERENCE_BYTES: Final = {"lrn": 50.0}
 #: Nanoseconds for a node of a decision tree that a row visits; half of the rows end before the deepest level.
 _VISIT: Final = 1.0
@@ -85,6 +90,8 @@ def _of_bytes(pd: PrimitiveDesc) -> float:
     found = _BYTES.get(op.kind, _BYTE)
     found = _ALGORITHMS.get((op.kind, getattr(op, "algorithm", "")), found)
     found = _IMPLEMENTATIONS.get(pd.implementation.name, found)
+    if op.kind == "eltwise":
+        found *= _FLOATS.get(pd.memories()[Arg.DST].dtype, 1.0)
     if op.kind == "top_k" and getattr(op, "k", 1) > 1:
         found = _RANKED
     if op.kind == "pooling":  # an element is in so many windows; nine or fewer take as long

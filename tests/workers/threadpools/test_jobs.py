@@ -12,7 +12,18 @@ import pytest
 
 from poolrt.cachestore import CacheStore
 from poolrt.workers import Eltwise, Softmax
-from poolrt.workers.desc import Arg, Convolution, Gather, MemoryDesc, OpDesc, Pooling, PrimitiveAttr, Resampling, TopK
+from poolrt.workers.desc import (
+    Arg,
+    Binary,
+    Convolution,
+    Gather,
+    MemoryDesc,
+    OpDesc,
+    Pooling,
+    PrimitiveAttr,
+    Resampling,
+    TopK,
+)
 from poolrt.workers.engines.engine import Engine
 from poolrt.workers.engines.target import cpu_target
 from poolrt.workers.execution.memory import Memory
@@ -167,6 +178,10 @@ def test_the_estimate_is_longer_for_functions_and_windows_that_take_longer() -> 
         )
 
     assert estimate(Eltwise(image, image, "gelu_erf")) > 2 * estimate(Eltwise(image, image, "relu"))
+    assert estimate(Eltwise(image, image, "softplus")) > 4 * estimate(Eltwise(image, image, "relu"))
+    assert estimate(Binary(image, image, image, "pow")) > 4 * estimate(Binary(image, image, image, "add"))
+    half = MemoryDesc(image.dims, "f16")
+    assert estimate(Eltwise(half, half, "erf")) == pytest.approx(estimate(Eltwise(image, image, "erf")), rel=0.01)
     cubic, nearest = (estimate(Resampling(image, large, algorithm)) for algorithm in ("cubic", "nearest"))
     assert cubic > 5 * nearest
     assert estimate(pooling(13)) > 3 * estimate(pooling(3))
