@@ -20,10 +20,9 @@ _NARROW: Final = ("f16", "bf16")
 _COLUMNS_OF: Final = {"x86-64-v4": 15}
 _COLUMNS: Final = 12
 _CHANNELS: Final = 16
-#: Levels whose kernels of blocks may have their taps written out, in two dimensions; multiplications of a vector that reorders
-#: take more than copies of planes do; and taps of a window beyond which planes have none written out.
-_WITH_PIECES: Final = ("x86-64-v4",)
-_REORDERS: Final = 3.5
+#: Levels whose kernels of blocks may have their taps written out, in two dimensions -> multiplications of a vector that reorders
+#: take more than copies of planes do. Taps of a window beyond which planes have none written out.
+_REORDERS: Final = {"x86-64-v4": 3.5, "x86-64-v3": 6.0}
 _TAPS_OF_PLANES: Final = 49
 #: Outputs of a single channel, at most, of which planes take less time than blocks, whose vectors have 16 outputs.
 _OUTPUTS_OF_ONE: Final = 8
@@ -67,7 +66,7 @@ def _convolution(
     # A window along the first of three dimensions alone has planes as rows.
     is_plane = op.weights.dims[3:] == op.strides[1:] == (1, 1)
     row = op.dst.dims[-1] * (op.dst.dims[-2] if is_plane else 1)
-    fits = is_plain and (row >= columns or channels < _CHANNELS) and not (isa in _WITH_PIECES and _suits_blocks(op))
+    fits = is_plain and (row >= columns or channels < _CHANNELS) and not (isa in _REORDERS and _suits_blocks(op, isa))
     # Blocks have no kernel of their own for several outputs of one input: planes take a fifth of the time, unless they are a row.
     if op.dst.dims[1] > channels:
         fits = is_native and math.prod(op.dst.dims[2:-1]) > 1
@@ -82,7 +81,7 @@ def _convolution(
     yield from _windows(op, operands, constant)
 
 
-def _suits_blocks(op: Convolution) -> bool:
+def _suits_blocks(op: Convolution, isa: str) -> bool:
     """Return whether windows in two dimensions, of one channel each, take less time in blocks of channels, reorders included.
 
     Vectors of planes have 16 columns, those of blocks 16 channels: either may be filled in part. Blocks whose taps are not
@@ -93,12 +92,12 @@ def _suits_blocks(op: Convolution) -> bool:
         return False
     taps = math.prod(op.weights.dims[2:])
     more = taps * (16 * -(-row // 16) / row - 16 * -(-channels // 16) / channels)
-    if more < (_REORDERS if taps <= _TAPS_OF_PLANES else 0):
+    if more < (_REORDERS[isa] if taps <= _TAPS_OF_PLANES else 0):
         return False
     from poolrt.workers.implementations.native.convolution_window import Window
     from poolrt.workers.kernels.native.row_pieces import are_written_out
 
-    return are_written_out(*Window.of(op).row)
+    return are_written_out(isa, *Window.of(op).row)
 
 
 def _suits_planes(op: Convolution, is_plain: bool, isa: str) -> bool:

@@ -66,10 +66,10 @@ class NativeDepthwiseConvolution:
         )  # fmt: skip
         ragged = op.dst.dims[1] % 16 != 0
         kernel = KernelSpec.of("conv_depthwise", ragged=ragged)
-        if target.isa in _WITH_ROWS and window.kernel[1] <= TAPS:
-            if window.depth.kernel == 1 and are_written_out(*window.row):
+        if window.kernel[1] <= TAPS:
+            if window.depth.kernel == 1 and are_written_out(target.isa, *window.row):
                 kernel = KernelSpec.of("conv_depthwise", ragged=ragged, row=window.row, flat=True)
-            elif window.out[1] <= _SHORT:
+            elif target.isa in _WITH_ROWS and window.out[1] <= _SHORT:
                 kernel = KernelSpec.of("conv_depthwise", ragged=ragged, row=window.row)
         return Program((kernel,), (Launch(0, args, op.dst.dims[0] * blocks * window.depth.out * window.out[0]),))
 

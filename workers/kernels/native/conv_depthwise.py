@@ -6,22 +6,27 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
+import llvmlite.ir as ir
 import numpy as np
 
 from .compiler import types
 from .compiler.language import intrinsic
-from .row_pieces import Piece, pieces_of
+from .row_pieces import HELD, Piece, pieces_of
 from .vec import (
+    F32,
+    I32,
     I64,
+    LANES,
     VF,
     WIDTH,
     Builder,
     Value,
-    constant,
+    call,
     fma,
     lanes_below,
     load,
     maximum,
+    pointer,
     store,
     vadd,
     vector,
@@ -33,6 +38,8 @@ from .vec import (
     vset,
     vstore,
 )
+
+_HALF = ir.VectorType(F32, 8)
 
 
 def make(isa: str, ragged: bool, row: tuple[int, ...] = (), flat: bool = False) -> tuple[Callable[..., None], Any]:
@@ -48,7 +55,7 @@ def make(isa: str, ragged: bool, row: tuple[int, ...] = (), flat: bool = False) 
     """
 
     add_rows = _make_row(*row) if row and not flat else None
-    whole_row = _make_whole_row(ragged, *row) if row and flat else None
+    whole_row = _make_whole_row(isa, ragged, *row) if row and flat else None
 
     def finish(value: Any, to: int, residual: int, low: Any, bound: Any, lanes: int) -> None:
         if residual != 0:
@@ -220,10 +227,15 @@ def _make_row(width: int, out_width: int, kernel: int, stride: int, dilation: in
     return add_rows
 
 
-def _make_whole_row(ragged: bool, *row: int) -> Any:
-    """Return the intrinsic that computes a row of outputs from some rows of the window, piece by piece."""
+def _make_whole_row(isa: str, ragged: bool, *row: int) -> Any:
+    """Return the intrinsic that computes a row of outputs from some rows of the window, piece by piece.
+
+    Vectors of 256 bits have sums of as many columns if halves of the channels are computed one after the other.
+    """
     _, _, kernel, stride, _, left = row
-    pieces = pieces_of(*row)
+    pieces = pieces_of(isa, *row)
+    parts = [(VF, 0)] if isa == "x86-64-v4" else [(_HALF, 0), (_HALF, 8)]
+    fenced = isa != "x86-64-v4" and kernel > HELD
 
     @intrinsic
     def whole_row(
@@ -243,25 +255,34 @@ def _make_whole_row(ragged: bool, *row: int) -> Any:
 
         def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
             at, line, tap, rows, start, to, other, low, bound, lanes = a
-            mask = lanes_below(b, lanes) if ragged else None
+            mask = lanes_below(b, lanes)
 
-            def finish(places: list[Value], sums: list[Value], residuals: list[Value] | None) -> None:
+            def finish(places: list[Value], sums: list[Value], residuals: list[Value] | None, lane: int) -> None:
+                kind = sums[0].type
+                lower, upper, kept = (_lanes(b, value, kind.count, lane) for value in (low, bound, mask))
                 for number, (place, value) in enumerate(zip(places, sums, strict=True)):
                     if residuals is not None:
-                        value = b.fadd(maximum(b, low, value), load(b, residuals[number]))
-                    value = maximum(b, bound, value)
-                    store(b, place, value if mask is None else b.select(mask, value, constant(0.0)))
+                        value = b.fadd(maximum(b, lower, value), _load(b, residuals[number], kind))
+                    value = maximum(b, upper, value)
+                    value = b.select(kept, value, ir.Constant(kind, None)) if ragged else value
+                    b.store(value, pointer(b, place, kind), align=4)
 
             def compute(piece: Piece, first: Value) -> None:
                 """Compute a piece whose first output has a number."""
-                source = b.add(at, b.mul(b.sub(b.mul(first, I64(stride)), I64(left)), I64(WIDTH)))
-                sums = _emit_rows(b, piece, kernel, source, line, tap, rows, start)
-                places = [b.add(to, b.mul(b.add(first, I64(column)), I64(WIDTH))) for column in range(piece.columns)]
-                with b.if_else(b.icmp_signed("!=", other, I64(0))) as (added, plain):
-                    with added:
-                        finish(places, sums, [b.add(other, b.sub(place, to)) for place in places])
-                    with plain:
-                        finish(places, sums, None)
+                begin = b.mul(b.sub(b.mul(first, I64(stride)), I64(left)), I64(WIDTH))
+                for kind, lane in parts:
+                    source, factors = b.add(at, b.add(begin, I64(4 * lane))), b.add(tap, I64(4 * lane))
+                    bias = _lanes(b, start, kind.count, lane)
+                    sums = _emit_rows(b, piece, kernel, source, line, factors, rows, bias, fenced)
+                    places = [
+                        b.add(to, b.add(b.mul(b.add(first, I64(column)), I64(WIDTH)), I64(4 * lane)))
+                        for column in range(piece.columns)
+                    ]
+                    with b.if_else(b.icmp_signed("!=", other, I64(0))) as (added, plain):
+                        with added:
+                            finish(places, sums, [b.add(other, b.sub(place, to)) for place in places], lane)
+                        with plain:
+                            finish(places, sums, None, lane)
 
             for piece in pieces:
                 if piece.number == 1:
@@ -285,19 +306,34 @@ def _make_whole_row(ragged: bool, *row: int) -> Any:
 
 
 def _emit_rows(
-    b: Builder, piece: Piece, kernel: int, source: Value, line: Value, tap: Value, rows: Value, start: Value
+    b: Builder,
+    piece: Piece,
+    kernel: int,
+    source: Value,
+    line: Value,
+    tap: Value,
+    rows: Value,
+    start: Value,
+    fenced: bool,
 ) -> list[Value]:
-    """Return the sums of a piece over ``rows`` rows, none of them or more, which begin with ``start``."""
+    """Return the sums of a piece over ``rows`` rows, none of them or more, which begin with ``start``.
+
+    If it is ``fenced``, weights are read for each column of the source: registers do not hold a row of them.
+    """
+    kind = start.type
     before, turn, ended = b.block, b.append_basic_block("row"), b.append_basic_block("ended")
     b.cbranch(b.icmp_signed(">", rows, I64(0)), turn, ended)
     b.position_at_end(turn)
     done, at, factors = (b.phi(I64) for _ in range(3))
-    carried = [b.phi(VF) for _ in range(piece.columns)]
+    carried = [b.phi(kind) for _ in range(piece.columns)]
     sums: list[Value] = list(carried)
     for x, taps in itertools.groupby(piece.taps, key=lambda each: each[0]):
-        seen = load(b, b.add(at, I64(WIDTH * x)))
+        if fenced:
+            b.asm(ir.FunctionType(ir.VoidType(), []), "", "~{memory}", [], True)
+        seen = _load(b, b.add(at, I64(WIDTH * x)), kind)
         for _, column, number in taps:
-            sums[column] = fma(b, seen, load(b, b.add(factors, I64(WIDTH * number))), sums[column])
+            factor = _load(b, b.add(factors, I64(WIDTH * number)), kind)
+            sums[column] = call(b, f"llvm.fmuladd.v{kind.count}f32", seen, factor, sums[column], result=kind)
     following = b.add(done, I64(1)), b.add(at, line), b.add(factors, I64(WIDTH * kernel))
     firsts, afters = (I64(0), source, tap, *[start] * piece.columns), (*following, *sums)
     for phi, first, after in zip((done, at, factors, *carried), firsts, afters, strict=True):
@@ -307,8 +343,19 @@ def _emit_rows(
     b.position_at_end(ended)
     results = []
     for value in sums:
-        result = b.phi(VF)
+        result = b.phi(kind)
         result.add_incoming(start, before)
         result.add_incoming(value, turn)
         results.append(result)
     return results
+
+
+def _load(b: Builder, address: Value, kind: ir.Type) -> Value:
+    return b.load(pointer(b, address, kind), align=4)
+
+
+def _lanes(b: Builder, value: Value, count: int, first: int) -> Value:
+    """Return ``count`` lanes of a vector of 16 from number ``first`` on."""
+    if count == LANES:
+        return value
+    return b.shuffle_vector(value, value, ir.Constant(ir.VectorType(I32, count), [*range(first, first + count)]))

@@ -15,7 +15,7 @@ from poolrt.graph.lower import lower
 from poolrt.workers.desc import Arg, Convolution, MemoryDesc, PostOp, PrimitiveAttr, post_op_src
 from poolrt.workers.implementations.primitive_desc import primitive_descs
 from poolrt.workers.kernels.native.compiler.codegen import compile_kernel
-from poolrt.workers.kernels.native.row_pieces import PIECE, pieces_of
+from poolrt.workers.kernels.native.row_pieces import columns_of_piece, pieces_of
 from poolrt.workers.kernels.spec import KernelSpec
 from poolrt.workers.plans.execution_plan import Step
 from tests.workers.cases import Case
@@ -23,6 +23,8 @@ from tests.workers.kernels.native.test_conv import loops_with_multiplications
 from tests.workers.levels import target_of
 from tests.workers.native_runner import NativeRunner
 
+#: ISA levels whose kernels have taps written out.
+LEVELS = ("x86-64-v3", "x86-64-v4")
 #: Height and width, window, strides, distance of taps, padding.
 PROBLEMS = [
     pytest.param((3, 45), (3, 5), (1, 1), 1, 2, id="pieces of two lengths"),
@@ -35,12 +37,13 @@ PROBLEMS = [
 
 
 @pytest.mark.one_in(8)
+@pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize(("size", "kernel", "strides", "apart", "pad"), PROBLEMS)
-@pytest.mark.parametrize("channels", [32, 23])
+@pytest.mark.parametrize("channels", [32, 23, 7])
 @pytest.mark.parametrize("chain", ["", "relu", "add relu", "relu add"])
 def test_pieces_of_rows_are_convolved_by_definition(
     native: NativeRunner, size: tuple[int, ...], kernel: tuple[int, ...], strides: tuple[int, ...], apart: int, pad: int,
-    channels: int, chain: str,
+    channels: int, chain: str, level: str,
 ) -> None:  # fmt: skip
     draw = np.random.default_rng(random.SystemRandom().randrange(1 << 32))
     out = [(n + 2 * pad - (k - 1) * apart - 1) // step + 1 for n, k, step in zip(size, kernel, strides, strict=True)]
@@ -54,21 +57,22 @@ def test_pieces_of_rows_are_convolved_by_definition(
     dims = {int(Arg.SRC): src.dims, int(Arg.WEIGHTS): weights.dims, int(Arg.BIAS): bias.dims}
     dims |= {post_op_src(at): dst.dims for at, step in enumerate(steps) if step.src1}
     args = {arg: draw.integers(-8, 9, each).astype(np.float32) for arg, each in dims.items()}
-    found = primitive_descs(op, PrimitiveAttr(steps), target_of("x86-64-v4"))
+    found = primitive_descs(op, PrimitiveAttr(steps), target_of(level))
     (pd,) = (pd for pd in found if pd.impl_name() == "native:depthwise")
     assert ("flat", True) in pd.program().kernels[0].params
-    native.check(Case("pieces", pd.op, args, PrimitiveAttr(steps), rtol=0), "x86-64-v4")
+    native.check(Case("pieces", pd.op, args, PrimitiveAttr(steps), rtol=0), level)
 
 
+@pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize(
     "row", [(28, 28, 7, 1, 1, 3), (56, 28, 3, 2, 1, 1), (33, 33, 3, 1, 6, 6), (3, 40, 2, 1, 30, 31), (5, 1, 3, 1, 1, 0)]
 )
-def test_pieces_have_each_output_and_each_tap_inside_once(row: tuple[int, ...]) -> None:
+def test_pieces_have_each_output_and_each_tap_inside_once(row: tuple[int, ...], level: str) -> None:
     width, out_width, kernel, stride, dilation, left = row
     columns, seen = 0, []
-    for piece in pieces_of(*row):
+    for piece in pieces_of(level, *row):
         assert piece.first == columns
-        assert piece.columns <= PIECE
+        assert piece.columns <= columns_of_piece(level, kernel)
         for first in range(piece.first, piece.first + piece.number * piece.columns, piece.columns):
             seen += [(first * stride - left + x, first + column, tap) for x, column, tap in piece.taps]
         columns += piece.number * piece.columns
@@ -79,33 +83,41 @@ def test_pieces_have_each_output_and_each_tap_inside_once(row: tuple[int, ...]) 
 
 @pytest.mark.one_in(3)
 @pytest.mark.skipif(shutil.which("objdump") is None, reason="needs objdump")
+@pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize(
-    "row", [(28, 28, 7, 1, 1, 3), (112, 56, 3, 2, 1, 1), (33, 33, 3, 1, 6, 6), (64, 64, 11, 1, 1, 5), (14, 14, 27, 1, 1, 13)]
+    "row", [
+        (28, 28, 7, 1, 1, 3), (112, 56, 3, 2, 1, 1), (33, 33, 3, 1, 6, 6), (64, 64, 11, 1, 1, 5), (14, 14, 27, 1, 1, 13),
+        (7, 7, 3, 1, 1, 1), (14, 14, 5, 1, 1, 2),
+    ],
 )  # fmt: skip
-def test_the_sums_of_pieces_stay_in_registers(row: tuple[int, ...], tmp_path: Path) -> None:
+def test_the_sums_of_pieces_stay_in_registers(row: tuple[int, ...], level: str, tmp_path: Path) -> None:
     spec = KernelSpec.of("conv_depthwise", ragged=False, row=row, flat=True)
-    loops = loops_with_multiplications(compile_kernel(spec, "x86-64-v4"), tmp_path)
+    loops = loops_with_multiplications(compile_kernel(spec, level), tmp_path)
     found = [sum("fmadd" in line for line in body) for body in loops]
-    assert sum(count for count in found if count > 8) >= sum(len(piece.taps) for piece in pieces_of(*row))
+    halves = 1 if level == "x86-64-v4" else 2
+    assert sum(count for count in found if count > 8) >= halves * sum(
+        len(piece.taps) for piece in pieces_of(level, *row)
+    )
     for body in loops:
         assert not [line for line in body if re.search("[xyz]mm", line) and "(%rsp" in line]
 
 
-def planned(channels: int, width: int, window: int) -> list[str]:
+def planned(channels: int, width: int, window: int, level: str) -> list[str]:
     """Return the implementations of a depthwise convolution of an input."""
     graph = Graph("g")
     weights = graph.constant(np.ones((channels, 1, window, window), np.float32))
     value = graph.convolution(graph.input("x", (1, channels, 16, width)), weights, padding=window // 2, groups=channels)
     graph.output("y", value)
-    lowered = lower(graph.to_ir(), {"cpu": target_of("x86-64-v4")})
+    lowered = lower(graph.to_ir(), {"cpu": target_of(level)})
     return [lowered.primitives[step.primitive].impl_name() for step in lowered.plan.steps if isinstance(step, Step)]
 
 
+@pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize(
     ("channels", "width", "window", "name"),
     [
         pytest.param(64, 28, 3, "planes", id="vectors of planes are nearly full"),
-        pytest.param(64, 20, 3, "depthwise", id="vectors of planes are half empty"),
+        pytest.param(64, 20, 3, "depthwise on AVX-512", id="vectors of planes are half empty"),
         pytest.param(20, 20, 3, "planes", id="and so are blocks"),
         pytest.param(64, 28, 7, "depthwise", id="larger windows"),
         pytest.param(64, 32, 7, "planes", id="vectors of planes are full"),
@@ -114,7 +126,8 @@ def planned(channels: int, width: int, window: int) -> list[str]:
     ],
 )
 def test_graphs_reorder_planes_into_blocks_if_that_takes_less_time(
-    channels: int, width: int, window: int, name: str
+    channels: int, width: int, window: int, name: str, level: str
 ) -> None:
     blocks = ["native:nest", "native:depthwise", "native:nest"]
-    assert planned(channels, width, window) == (blocks if name == "depthwise" else ["native:planes"])
+    in_blocks = name == "depthwise" or (name == "depthwise on AVX-512" and level == "x86-64-v4")
+    assert planned(channels, width, window, level) == (blocks if in_blocks else ["native:planes"])
