@@ -2,7 +2,8 @@
 
 `threadpools.jobs` cuts launches into jobs by it, for which a factor of three is near enough. The times were measured on
 one core of a server with AVX-512, on problems within and beyond a core's own cache; those of memory are a little longer,
-as on a smaller machine. `benchmarks/estimates.py` prints how near they are.
+as on a smaller machine. Products on vectors of 256 bits have a time of their own, measured on a core with AVX2.
+`benchmarks/estimates.py` prints how near they are.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 #: Nanoseconds for a byte that is read or written, and for a multiplication with its addition.
 _BYTE: Final = 0.03
 _PRODUCT: Final = 0.012
+#: For the latter on an ISA level without vectors of 512 bits.
+_PRODUCT_IN_256_BITS: Final = 0.02
 #: The same of reference implementations, which take one element after another.
 _REFERENCE_BYTE: Final = 7.0
 _REFERENCE_PRODUCT: Final = 6.0
@@ -71,7 +74,13 @@ def nanoseconds(pd: PrimitiveDesc) -> int:
         matrices, rows, _ = memories[Arg.SRC].dims
         return int(matrices * rows * (_PIVOT + _ELIMINATED * rows * rows))
     by_byte = _REFERENCE_BYTES.get(pd.op.kind, _REFERENCE_BYTE) if slow else _of_bytes(pd)
-    return int(moved * by_byte + products(pd.op) * (_REFERENCE_PRODUCT if slow else _PRODUCT) + _of_indices(pd.op))
+    by_product = _REFERENCE_PRODUCT if slow else _of_product(pd)
+    return int(moved * by_byte + products(pd.op) * by_product + _of_indices(pd.op))
+
+
+def _of_product(pd: PrimitiveDesc) -> float:
+    is_narrow = pd.target.engine_kind == "cpu" and not pd.target.isa_at_least("x86-64-v4")
+    return _PRODUCT_IN_256_BITS if is_narrow else _PRODUCT
 
 
 def _of_indices(op: OpDesc) -> float:

@@ -17,6 +17,7 @@ from poolrt.workers.desc import (
     Binary,
     Convolution,
     Gather,
+    Matmul,
     MemoryDesc,
     OpDesc,
     Pooling,
@@ -37,6 +38,7 @@ from poolrt.workers.threadpools.native import NativePool
 from poolrt.workers.threadpools.sequential import SequentialPool
 from poolrt.workers.threadpools.threads import ThreadsPool
 from tests.workers import compiled
+from tests.workers.levels import target_of
 
 
 def test_there_is_at_least_one_job_and_none_is_empty() -> None:
@@ -203,6 +205,16 @@ def test_functions_that_take_long_are_two_jobs_where_others_are_one(algorithm: s
 
     assert jobs("relu") == 1
     assert jobs(algorithm) == 2
+
+
+def test_the_estimate_is_longer_for_products_on_shorter_vectors() -> None:
+    matrix = MemoryDesc((96, 96), "f32")
+    product = Matmul(matrix, matrix, None, matrix)
+
+    def estimate(level: str) -> int:
+        return nanoseconds(primitive_descs(product, PrimitiveAttr(), target_of(level))[0])
+
+    assert estimate("x86-64-v3") > 1.5 * estimate("x86-64-v4")
 
 
 def test_parts_of_uneven_work_are_as_even_for_threads_that_take_one_after_the_other(store: CacheStore) -> None:
