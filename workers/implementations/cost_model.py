@@ -100,7 +100,7 @@ def _of_bytes(pd: PrimitiveDesc) -> float:
     found = _ALGORITHMS.get((op.kind, getattr(op, "algorithm", "")), found)
     found = _IMPLEMENTATIONS.get(pd.implementation.name, found)
     if op.kind == "eltwise":
-        found *= _FLOATS.get(pd.memories()[Arg.DST].dtype, 1.0)
+        found *= _FLOATS.get(next(iter(pd.memories().values())).dtype, 1.0)
     if op.kind == "top_k" and getattr(op, "k", 1) > 1:
         found = _RANKED
     if op.kind == "pooling":  # an element is in so many windows; nine or fewer take as long

@@ -7,7 +7,7 @@ from ..desc.operations.fold import Fold as FoldDesc
 from ..engines.engine import Engine
 from ..execution.primitive_desc_iface import PrimitiveDescIface, describe
 from ..streams.stream import Stream
-from .operation import Operation
+from .operation import Items, Operation
 
 
 class Fold(FoldDesc, metaclass=Operation):
@@ -15,8 +15,7 @@ class Fold(FoldDesc, metaclass=Operation):
 
     @staticmethod
     def PrimitiveDesc(
-        engine: Engine, src: MemoryDesc, dst: MemoryDesc, strides: tuple[int, ...], dilations: tuple[int, ...],
-        padding_l: tuple[int, ...],
+        engine: Engine, src: MemoryDesc, dst: MemoryDesc, strides: Items[int], dilations: Items[int], padding_l: Items[int],
         *, attr: PrimitiveAttr | None = None, hint: PrimitiveDescIface | None = None, stream: Stream | None = None,
     ) -> PrimitiveDescIface:  # fmt: skip
         """Return the primitive descriptor of the best implementation for an engine: see `describe`."""

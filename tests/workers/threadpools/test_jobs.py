@@ -207,6 +207,18 @@ def test_functions_that_take_long_are_two_jobs_where_others_are_one(algorithm: s
     assert jobs(algorithm) == 2
 
 
+@pytest.mark.parametrize("form", ["forward", "gradient", "gradient from dst"])
+def test_functions_of_other_floats_and_their_gradients_are_estimated_longer(form: str) -> None:
+    def estimate(dtype: str) -> int:
+        md = MemoryDesc((64, 1000), dtype)
+        op = Eltwise(md, md, "tanh")
+        if form != "forward":
+            op = replace(op, prop="backward_data", diff_src=md, diff_dst=md, use_dst=form.endswith("dst"))
+        return nanoseconds(primitive_descs(op, PrimitiveAttr(), cpu_target())[0])
+
+    assert estimate("f64") > 3 * estimate("f32")  # of twice the bytes
+
+
 def test_the_estimate_is_longer_for_products_on_shorter_vectors() -> None:
     matrix = MemoryDesc((96, 96), "f32")
     product = Matmul(matrix, matrix, None, matrix)
