@@ -62,6 +62,13 @@ def refuse_different(*mds: MemoryDesc) -> str | None:
     return None if len(tags) == 1 else f"layouts differ: {', '.join(tags)}"
 
 
+def refuse_but_row_major_floats(src: MemoryDesc, dst: MemoryDesc) -> str | None:
+    """Return why src and dst are not row-major of one type, f32 or f64, or None if they are."""
+    if src.dtype not in ("f32", "f64") or dst.dtype != src.dtype:
+        return f"{src.dtype} to {dst.dtype}; only f32 and f64 are supported"
+    return None if src.is_plain and dst.is_plain else f"layouts {src} and {dst}; only row-major is supported"
+
+
 def channel_blocks(md: MemoryDesc) -> int:
     """Return the number of channel blocks of a blocked memory."""
     return md.padded_dims[1] // LANES

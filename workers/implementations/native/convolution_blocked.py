@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterable
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from poolrt.cachestore.deferred_dataclass import dataclass, replace
 
@@ -269,11 +269,20 @@ def reduce_in_chunks(
     blocks = -(-channels // 16)
     first = blocks - 2 if ends_with_half(op.groups, channels) else blocks
     if first:
-        some = min(channels, 16 * first)
-        _reduce_blocks(build, op, attr, target, shape, steps, walk, operands, (blocks, 0, some, False))
+        some = _Outputs(blocks, 0, min(channels, 16 * first), False)
+        _reduce_blocks(build, op, attr, target, shape, steps, walk, operands, some)
     if first < blocks:
-        last = (blocks, first, channels - 16 * first, True)
+        last = _Outputs(blocks, first, channels - 16 * first, True)
         _reduce_blocks(build, op, attr, target, shape, steps, walk, operands, last)
+
+
+class _Outputs(NamedTuple):
+    """A part of a group's outputs: of so many blocks the first one, channels, whether wide tiles have them."""
+
+    all_blocks: int
+    first: int
+    channels: int
+    wide: bool
 
 
 def _reduce_blocks(
@@ -285,9 +294,9 @@ def _reduce_blocks(
     steps: list[Step],
     walk: Walk,
     operands: Operands,
-    part: tuple[int, int, int, bool],
+    part: _Outputs,
 ) -> None:
-    """Add the launch for a part of a group's outputs: of so many blocks the first one, channels, whether tiles are wide."""
+    """Add the launch for a part of a group's outputs."""
     all_blocks, first, channels, wide = part
     blocks = 1 if wide else -(-channels // 16)
     low, bound = bounds(attr)

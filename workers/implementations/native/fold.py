@@ -9,6 +9,7 @@ from ...desc import Arg, Fold, PrimitiveAttr, item_size
 from ...engines.target import Target
 from ...kernels.spec import KernelSpec
 from ..program import Launch, LaunchArgument, Program
+from .blocks import refuse_but_row_major_floats
 from .implementation import NativeImplementation
 
 #: Bytes of a strip of rows, which stay in the first-level cache, with what is added to them.
@@ -26,11 +27,7 @@ class NativeFold(NativeImplementation[Fold]):
         if attr.post_ops or not attr.is_plain:
             return "post-ops, scales and zero points are not supported"
         op = self.complete(op, attr, target)
-        if op.src.dtype not in ("f32", "f64") or op.dst.dtype != op.src.dtype:
-            return f"{op.src.dtype} to {op.dst.dtype}; only f32 and f64 are supported"
-        if not (op.src.is_plain and op.dst.is_plain):
-            return f"layouts {op.src} and {op.dst}; only row-major is supported"
-        return None
+        return refuse_but_row_major_floats(op.src, op.dst)
 
     def program(self, op: Fold, attr: PrimitiveAttr, target: Target) -> Program:
         if op.dst.elements == 0:

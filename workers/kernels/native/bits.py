@@ -8,7 +8,7 @@ import llvmlite.ir as ir
 
 from .compiler import types
 from .compiler.language import intrinsic
-from .vec import I8, I64, Builder, Value, call, pointer, vload, vstore
+from .vec import I8, I64, Builder, Value, call, pointer, splat, vload, vstore
 
 
 def make_load(nbytes: int) -> Any:
@@ -75,7 +75,7 @@ def make_gather(nbytes: int, wide: bool) -> Any:
             stored = numbers if wide else ir.VectorType(ir.IntType(32), 8)
             index = b.load(pointer(b, a[0], stored), align=1)
             index = index if wide else b.sext(index, numbers)
-            start, limit, stride, step = (_splat(b, a[number], 8) for number in (1, 3, 4, 5))
+            start, limit, stride, step = (splat(b, a[number], 8) for number in (1, 3, 4, 5))
             negative = b.icmp_signed("<", index, ir.Constant(numbers, [0] * 8))
             index = b.select(negative, b.add(index, limit), index)
             inside = b.icmp_unsigned("<", index, limit)
@@ -90,12 +90,6 @@ def make_gather(nbytes: int, wide: bool) -> Any:
         return types.void(*[types.int64] * 6), emit
 
     return gather
-
-
-def _splat(b: Builder, scalar: Value, lanes: int) -> Value:
-    undefined = ir.Constant(ir.VectorType(I64, lanes), ir.Undefined)
-    first = b.insert_element(undefined, scalar, ir.Constant(ir.IntType(32), 0))
-    return b.shuffle_vector(first, undefined, ir.Constant(ir.VectorType(ir.IntType(32), lanes), [0] * lanes))
 
 
 def _mover(nbytes: int) -> Any:
@@ -155,7 +149,7 @@ def _filler(words: int) -> Any:
     @intrinsic
     def fill(_: Any, target: types.Integer, pattern: types.Integer) -> Any:
         def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
-            b.store(_splat(b, a[1], words), pointer(b, a[0], ir.VectorType(I64, words)), align=1)
+            b.store(splat(b, a[1], words), pointer(b, a[0], ir.VectorType(I64, words)), align=1)
             return context.get_dummy_value()
 
         return types.void(types.int64, types.int64), emit

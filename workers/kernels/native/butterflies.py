@@ -13,7 +13,7 @@ import llvmlite.ir as ir
 
 from .compiler import types
 from .compiler.language import intrinsic
-from .vec import F32, F64, I32, I64, Builder, Value, pointer
+from .vec import F32, F64, I32, I64, Builder, Value, pointer, splat
 
 #: Bytes of the real or imaginary parts of one number: a register of AVX2.
 WIDTH: Final = 32
@@ -45,7 +45,7 @@ def make_butterfly(kind: str, radix: int, turned: bool) -> Any:
             if turned and number:
                 at = b.add(waves, I64(2 * size * (number - 1)))
                 cosine, sine = (
-                    _splat(b, b.load(pointer(b, b.add(at, I64(offset)), element), align=size), lanes)
+                    splat(b, b.load(pointer(b, b.add(at, I64(offset)), element), align=size), lanes)
                     for offset in (0, size)
                 )
                 real, imaginary = (
@@ -93,7 +93,7 @@ def make_moves(kind: str) -> tuple[Any, Any, Any, Any]:
         return b.add(base, b.load(pointer(b, b.add(offsets, I64(16 * lane)), I64), align=8))
 
     def splat_scale(b: Builder, scale: Value) -> Value:
-        return _splat(b, b.fptrunc(scale, F32) if kind == "f32" else scale, lanes)
+        return splat(b, b.fptrunc(scale, F32) if kind == "f32" else scale, lanes)
 
     @intrinsic
     def spread(
@@ -221,9 +221,3 @@ def _load(b: Builder, address: Value, kind: ir.Type, align: int) -> Value:
 
 def _store(b: Builder, address: Value, value: Value, align: int) -> None:
     b.store(value, pointer(b, address, value.type), align=align)
-
-
-def _splat(b: Builder, scalar: Value, lanes: int) -> Value:
-    undefined = ir.Constant(ir.VectorType(scalar.type, lanes), ir.Undefined)
-    first = b.insert_element(undefined, scalar, I32(0))
-    return b.shuffle_vector(first, undefined, ir.Constant(ir.VectorType(I32, lanes), [0] * lanes))

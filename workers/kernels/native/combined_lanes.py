@@ -16,7 +16,7 @@ from .compiler import types
 from .compiler.language import intrinsic
 from .elements import masked_load
 from .first_lanes import masked_store
-from .vec import F32, F64, I1, I8, I32, LANES, Builder, Value, call, isa_of, lanes_below, pointer
+from .vec import F32, F64, I1, I8, LANES, Builder, Value, call, isa_of, lanes_below, pointer, splat
 
 #: Function -> LLVM's predicate of a comparison.
 _COMPARISONS: Final = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<", "eq": "==", "ne": "!="}
@@ -44,7 +44,7 @@ def make_combination(function: str, kind: str, result: str, lanes: int, moves: t
         def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
             def operand(number: int, of: ir.Type) -> Value:
                 if lanes > 1 and not moves[number]:
-                    return _splat(b, b.load(pointer(b, a[number], of), align=1), lanes)
+                    return splat(b, b.load(pointer(b, a[number], of), align=1), lanes)
                 return b.load(pointer(b, a[number], _wide(of, lanes)), align=1)
 
             value = _result(b, function, kind, result, operand)
@@ -69,7 +69,7 @@ def make_rest(function: str, kind: str, result: str, moves: tuple[bool, ...]) ->
 
             def operand(number: int, of: ir.Type) -> Value:
                 if not moves[number]:
-                    return _splat(b, b.load(pointer(b, a[number], of), align=1), LANES)
+                    return splat(b, b.load(pointer(b, a[number], of), align=1), LANES)
                 return masked_load(b, a[number], of, mask)
 
             masked_store(b, _result(b, function, kind, result, operand), a[3], mask)
@@ -342,9 +342,3 @@ def _same(kind: ir.Type, value: float) -> ir.Constant:
     if isinstance(kind, ir.VectorType):
         return ir.Constant(kind, [ir.Constant(kind.element, value)] * kind.count)
     return ir.Constant(kind, value)
-
-
-def _splat(b: Builder, scalar: Value, lanes: int) -> Value:
-    undefined = ir.Constant(ir.VectorType(scalar.type, lanes), ir.Undefined)
-    first = b.insert_element(undefined, scalar, I32(0))
-    return b.shuffle_vector(first, undefined, ir.Constant(ir.VectorType(I32, lanes), [0] * lanes))

@@ -13,20 +13,17 @@ from .compiler import types
 from .compiler.language import intrinsic
 from .row_pieces import HELD, Piece, pieces_of
 from .vec import (
-    F32,
-    I32,
+    HALF,
     I64,
-    LANES,
     VF,
     WIDTH,
     Builder,
     Value,
-    call,
     fma,
     lanes_below,
     load,
     maximum,
-    pointer,
+    some_lanes,
     store,
     vadd,
     vector,
@@ -38,8 +35,6 @@ from .vec import (
     vset,
     vstore,
 )
-
-_HALF = ir.VectorType(F32, 8)
 
 
 def make(isa: str, ragged: bool, row: tuple[int, ...] = (), flat: bool = False) -> tuple[Callable[..., None], Any]:
@@ -234,7 +229,7 @@ def _make_whole_row(isa: str, ragged: bool, *row: int) -> Any:
     """
     _, _, kernel, stride, _, left = row
     pieces = pieces_of(isa, *row)
-    parts = [(VF, 0)] if isa == "x86-64-v4" else [(_HALF, 0), (_HALF, 8)]
+    parts = [(VF, 0)] if isa == "x86-64-v4" else [(HALF, 0), (HALF, 8)]
     fenced = isa != "x86-64-v4" and kernel > HELD
 
     @intrinsic
@@ -259,20 +254,20 @@ def _make_whole_row(isa: str, ragged: bool, *row: int) -> Any:
 
             def finish(places: list[Value], sums: list[Value], residuals: list[Value] | None, lane: int) -> None:
                 kind = sums[0].type
-                lower, upper, kept = (_lanes(b, value, kind.count, lane) for value in (low, bound, mask))
+                lower, upper, kept = (some_lanes(b, value, kind.count, lane) for value in (low, bound, mask))
                 for number, (place, value) in enumerate(zip(places, sums, strict=True)):
                     if residuals is not None:
-                        value = b.fadd(maximum(b, lower, value), _load(b, residuals[number], kind))
+                        value = b.fadd(maximum(b, lower, value), load(b, residuals[number], kind))
                     value = maximum(b, upper, value)
                     value = b.select(kept, value, ir.Constant(kind, None)) if ragged else value
-                    b.store(value, pointer(b, place, kind), align=4)
+                    store(b, place, value)
 
             def compute(piece: Piece, first: Value) -> None:
                 """Compute a piece whose first output has a number."""
                 begin = b.mul(b.sub(b.mul(first, I64(stride)), I64(left)), I64(WIDTH))
                 for kind, lane in parts:
                     source, factors = b.add(at, b.add(begin, I64(4 * lane))), b.add(tap, I64(4 * lane))
-                    bias = _lanes(b, start, kind.count, lane)
+                    bias = some_lanes(b, start, kind.count, lane)
                     sums = _emit_rows(b, piece, kernel, source, line, factors, rows, bias, fenced)
                     places = [
                         b.add(to, b.add(b.mul(b.add(first, I64(column)), I64(WIDTH)), I64(4 * lane)))
@@ -330,10 +325,10 @@ def _emit_rows(
     for x, taps in itertools.groupby(piece.taps, key=lambda each: each[0]):
         if fenced:
             b.asm(ir.FunctionType(ir.VoidType(), []), "", "~{memory}", [], True)
-        seen = _load(b, b.add(at, I64(WIDTH * x)), kind)
+        seen = load(b, b.add(at, I64(WIDTH * x)), kind)
         for _, column, number in taps:
-            factor = _load(b, b.add(factors, I64(WIDTH * number)), kind)
-            sums[column] = call(b, f"llvm.fmuladd.v{kind.count}f32", seen, factor, sums[column], result=kind)
+            factor = load(b, b.add(factors, I64(WIDTH * number)), kind)
+            sums[column] = fma(b, seen, factor, sums[column])
     following = b.add(done, I64(1)), b.add(at, line), b.add(factors, I64(WIDTH * kernel))
     firsts, afters = (I64(0), source, tap, *[start] * piece.columns), (*following, *sums)
     for phi, first, after in zip((done, at, factors, *carried), firsts, afters, strict=True):
@@ -348,14 +343,3 @@ def _emit_rows(
         result.add_incoming(value, turn)
         results.append(result)
     return results
-
-
-def _load(b: Builder, address: Value, kind: ir.Type) -> Value:
-    return b.load(pointer(b, address, kind), align=4)
-
-
-def _lanes(b: Builder, value: Value, count: int, first: int) -> Value:
-    """Return ``count`` lanes of a vector of 16 from number ``first`` on."""
-    if count == LANES:
-        return value
-    return b.shuffle_vector(value, value, ir.Constant(ir.VectorType(I32, count), [*range(first, first + count)]))

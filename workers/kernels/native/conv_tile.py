@@ -19,6 +19,7 @@ from .compiler.language import intrinsic
 from .tile_shape import NO_RESIDUAL
 from .vec import (
     F32,
+    HALF,
     I8,
     I32,
     I64,
@@ -30,17 +31,18 @@ from .vec import (
     call,
     constant,
     emit_prefetch,
+    fma,
     lanes_below,
     load,
     maximum,
     pointer,
+    some_lanes,
     splat,
     store,
 )  # fmt: skip
 
 #: Lines of the next weights that a step asks for: fast enough for tiles that are few, slow enough for memory.
 LINES = 2
-_HALF = ir.VectorType(F32, 8)
 
 
 class _Part(NamedTuple):
@@ -84,7 +86,7 @@ class _Arguments(NamedTuple):
     def parts(self, wide: bool) -> list[_Part]:
         """Return the outputs of a position: a block, and half of the next one if the tile is ``wide``."""
         whole = _Part(VF, 0, I64(0), I64(0))
-        return [whole, _Part(_HALF, 16, self.to_weights, self.to_dst)] if wide else [whole]
+        return [whole, _Part(HALF, 16, self.to_weights, self.to_dst)] if wide else [whole]
 
 
 def make_position_tile(positions: int, ragged: bool, shared: bool = False, at_once: int = 4, wide: bool = False) -> Any:
@@ -139,12 +141,12 @@ def _emit_start(b: Builder, positions: int, parts: list[_Part], a: _Arguments) -
     for part in parts:
         mask, where = lanes_below(b, b.sub(a.biased, I64(part.first))), b.add(a.bias, I64(4 * part.first))
         bias = call(b, "llvm.masked.load.v16f32.p0", pointer(b, where, VF), I32(4), mask, constant(0.0))
-        biases.append(_first_lanes(b, bias, part.kind))
+        biases.append(some_lanes(b, bias, part.kind.count))
     b.cbranch(b.icmp_signed("==", a.to_start, I64(NO_RESIDUAL)), begun, added)
 
     b.position_at_end(added)
     sums = [
-        b.fadd(bias, _load(b, b.add(at(i, part), a.to_start), part.kind))
+        b.fadd(bias, load(b, b.add(at(i, part), a.to_start), part.kind))
         for i in range(positions)
         for part, bias in zip(parts, biases, strict=True)
     ]
@@ -154,7 +156,7 @@ def _emit_start(b: Builder, positions: int, parts: list[_Part], a: _Arguments) -
     b.branch(begun)
 
     b.position_at_end(later)
-    so_far = [_load(b, at(i, part), part.kind) for i in range(positions) for part in parts]
+    so_far = [load(b, at(i, part), part.kind) for i in range(positions) for part in parts]
     b.branch(begun)
 
     b.position_at_end(begun)
@@ -228,13 +230,13 @@ def _emit_turn(
     for number in range(count):
         # A fence: else LLVM would load weights of later inputs, and keep sums on the stack.
         row = b.asm(ir.FunctionType(I64, [I64]), "", "=r,0,~{memory}", [row], True)
-        factors = [_load(b, b.add(row, part.in_weights), part.kind) for part in parts]
+        factors = [load(b, b.add(row, part.in_weights), part.kind) for part in parts]
         base = pointer(b, b.add(source, I64(4 * number)), I8)
         new: list[Value] = []
         for place in places:
             value = splat(b, b.load(b.bitcast(b.gep(base, [place]), F32.as_pointer()), align=4))
             for factor in factors:
-                new.append(_fma(b, _first_lanes(b, value, factor.type), factor, sums[len(new)]))
+                new.append(fma(b, some_lanes(b, value, factor.type.count), factor, sums[len(new)]))
         sums = new
         row = b.add(row, a.weight_row)
     return [b.sub(left, I64(count)), row, b.add(source, I64(4 * count)), *sums]
@@ -280,19 +282,6 @@ def _emit_stores(b: Builder, ragged: bool, shared: bool, parts: list[_Part], sum
         with earlier:
             for value, at in zip(sums, places, strict=True):
                 store(b, at, value)
-
-
-def _load(b: Builder, address: Value, kind: ir.Type) -> Value:
-    return b.load(pointer(b, address, kind), align=4)
-
-
-def _fma(b: Builder, x: Value, y: Value, z: Value) -> Value:
-    return call(b, f"llvm.fmuladd.v{x.type.count}f32", x, y, z, result=x.type)
-
-
-def _first_lanes(b: Builder, value: Value, kind: ir.Type) -> Value:
-    """Return a vector of 16 lanes, or the first 8 of them."""
-    return value if kind == VF else b.shuffle_vector(value, value, ir.Constant(ir.VectorType(I32, 8), [*range(8)]))
 
 
 def _all_lanes(b: Builder, value: Value) -> Value:

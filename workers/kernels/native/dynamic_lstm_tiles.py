@@ -82,7 +82,7 @@ def make_pairs(bits: int) -> Any:
 
             def turn(number: Value, sums: list[Value]) -> list[Value]:
                 four = b.load(pointer(b, b.add(row, b.shl(number, I64(3))), I64), align=1)
-                left = b.bitcast(_splat(b, four, 4), _HALF)
+                left = b.bitcast(splat(b, four, 4), _HALF)
                 at, found = b.mul(number, I64(WIDTH)), []
                 for gate in range(2):
                     block = b.add(b.add(weights, at), b.mul(step, I64(gate)))
@@ -177,7 +177,7 @@ def widen(_: Any, bytes_: Any, to: Any, point: Any) -> Any:
 
     def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
         value = b.zext(b.load(pointer(b, a[0], ir.VectorType(I8, 16)), align=1), _HALF)
-        value = b.sub(value, _splat(b, b.trunc(a[2], I16), 16))
+        value = b.sub(value, splat(b, b.trunc(a[2], I16), 16))
         b.store(value, pointer(b, a[1], _HALF), align=1)
         return context.get_dummy_value()
 
@@ -223,10 +223,3 @@ def _pairs(b: Builder, bits: int, left: Value, right: Value) -> Value:
         halves = [b.shuffle_vector(value, value, order) for value in (left, right)]
         parts.append(call(b, "llvm.x86.sse2.pmadd.wd", *halves, result=ir.VectorType(I32, 4)))
     return b.shuffle_vector(*parts, ir.Constant(_V8, list(range(8))))
-
-
-def _splat(b: Builder, scalar: Value, lanes: int) -> Value:
-    kind = ir.VectorType(scalar.type, lanes)
-    undefined = ir.Constant(kind, ir.Undefined)
-    first = b.insert_element(undefined, scalar, I32(0))
-    return b.shuffle_vector(first, undefined, ir.Constant(ir.VectorType(I32, lanes), [0] * lanes))

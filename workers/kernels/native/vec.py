@@ -30,6 +30,8 @@ I64: Final = ir.IntType(64)
 F32: Final = ir.FloatType()
 F64: Final = ir.DoubleType()
 VF: Final = ir.VectorType(F32, LANES)
+#: Half of such a vector: a register of 256 bits.
+HALF: Final = ir.VectorType(F32, LANES // 2)
 VD: Final = ir.VectorType(F64, LANES)
 VI: Final = ir.VectorType(I32, LANES)
 VM: Final = ir.VectorType(I1, LANES)
@@ -59,8 +61,9 @@ def constant(value: float, kind: ir.Type = VF) -> ir.Constant:
 
 def apply(builder: Builder, name: str, *args: Value) -> Value:
     """Call LLVM's intrinsic ``name`` for the type of its arguments, which is that of its result."""
-    lanes = "v16f64" if args[0].type == VD else "v16f32"
-    return call(builder, f"llvm.{name}.{lanes}", *args, result=args[0].type)
+    kind = args[0].type
+    bits = 64 if kind.element == F64 else 32
+    return call(builder, f"llvm.{name}.v{kind.count}f{bits}", *args, result=kind)
 
 
 def call(builder: Builder, name: str, *args: Value, result: ir.Type = VF) -> Value:
@@ -70,12 +73,19 @@ def call(builder: Builder, name: str, *args: Value, result: ir.Type = VF) -> Val
     return builder.call(function, list(args))
 
 
-def splat(builder: Builder, scalar: Value) -> Value:
+def splat(builder: Builder, scalar: Value, lanes: int = LANES) -> Value:
     """Return a vector with ``scalar`` in every lane."""
-    kind = ir.VectorType(scalar.type, LANES)
-    undefined = ir.Constant(kind, ir.Undefined)
+    undefined = ir.Constant(ir.VectorType(scalar.type, lanes), ir.Undefined)
     first = builder.insert_element(undefined, scalar, I32(0))
-    return builder.shuffle_vector(first, undefined, ir.Constant(VI, [0] * LANES))
+    return builder.shuffle_vector(first, undefined, ir.Constant(ir.VectorType(I32, lanes), [0] * lanes))
+
+
+def some_lanes(builder: Builder, value: Value, count: int, first: int = 0) -> Value:
+    """Return ``count`` lanes of a vector of 16, from number ``first`` on."""
+    if count == LANES:
+        return value
+    numbers = ir.Constant(ir.VectorType(I32, count), [*range(first, first + count)])
+    return builder.shuffle_vector(value, value, numbers)
 
 
 def fma(builder: Builder, a: Value, b: Value, c: Value) -> Value:
@@ -105,14 +115,14 @@ def allocate(builder: Builder, kind: ir.Type) -> Value:
         return builder.alloca(kind)
 
 
-def load(builder: Builder, address: Value) -> Value:
-    """Load a vector from an address that need not be aligned."""
-    return builder.load(pointer(builder, address, VF), align=4)
+def load(builder: Builder, address: Value, kind: ir.Type = VF) -> Value:
+    """Load a vector of float32 from an address that need not be aligned."""
+    return builder.load(pointer(builder, address, kind), align=4)
 
 
 def store(builder: Builder, address: Value, value: Value) -> None:
-    """Store a vector to an address that need not be aligned."""
-    builder.store(value, pointer(builder, address, VF), align=4)
+    """Store a vector of float32 to an address that need not be aligned."""
+    builder.store(value, pointer(builder, address, value.type), align=4)
 
 
 def lanes_below(builder: Builder, count: Value) -> Value:

@@ -10,9 +10,8 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from ..compiler import types
+from .byte_range import byte_of, narrow, point_of, step_of
 from .data_types import load, store
 from .functions import logistic
 from .scalars import read_f64, write_f64
@@ -69,15 +68,11 @@ def _of_two(operands: Any, record: int, row: int, column: int) -> float:
     return load(base(operands, record) + at(record, 0, row) + at(record, 1, column), dtype(record))
 
 
-def _narrow(value: float) -> float:
-    return np.float64(np.float32(value))
-
-
 def _quantise(h: int, less: int, count: int) -> float:
     """Write the bytes of a state less their zero point, and return their scale."""
     least, most, is_number = 0.0, 0.0, True
     for number in range(count):
-        value = _narrow(read_f64(h + 8 * number))
+        value = narrow(read_f64(h + 8 * number))
         is_number &= value == value
         if value < least:
             least = value
@@ -85,19 +80,10 @@ def _quantise(h: int, less: int, count: int) -> float:
             most = value
     if not is_number:
         least, most = 0.0, 0.0
-    step = _narrow(_narrow(most - least) / 255.0)
-    if step == 0.0:
-        step = 1.0
-    start = _narrow(-least / step)
-    point = 255.0
-    if start < 255.0:
-        point = np.rint(start)
+    step = step_of(least, most)
+    point = point_of(least, step)
     for number in range(count):
-        found = np.rint(_narrow(_narrow(read_f64(h + 8 * number)) / step)) + point
-        result = 0.0
-        if found > 0.0:
-            result = min(found, 255.0)
-        write_f64(less + 8 * number, result - point)
+        write_f64(less + 8 * number, byte_of(read_f64(h + 8 * number), step, point) - point)
     return step
 
 

@@ -23,15 +23,9 @@ static float quantise_state(__global const real *h, __global real *less, long co
     }
     if (!is_number)
         least = most = 0;
-    float step = (float)((real)(float)(most - least) / (real)255);
-    if (step == 0)
-        step = 1;
-    float start = (float)((real)-least / (real)step);
-    float point = start < 255 ? rint(start) : 255;
-    for (long number = 0; number < count; ++number) {
-        float found = rint((float)((real)(float)h[number] / (real)step)) + point;
-        less[number] = (found > 0 ? min(found, 255.0f) : 0) - point;
-    }
+    float step = step_of(least, most), point = point_of(least, step);
+    for (long number = 0; number < count; ++number)
+        less[number] = byte_of((float)h[number], step, point) - point;
     return step;
 }
 

@@ -15,17 +15,9 @@ __kernel void dynamic_quantise(PRIMITIVE, long src, long dst, long scale, long z
     }
     if (!is_number)
         least = most = 0;
-    /* In the widest type: a quotient of floats that is rounded twice is the same as if it is rounded once. */
-    float step = (float)((real)(float)(most - least) / (real)255);
-    if (step == 0)
-        step = 1;
-    float start = (float)((real)-least / (real)step);
-    /* An infinite range by an infinite step is no number. */
-    float point = start < 255 ? rint(start) : 255;
-    for (long number = 0; number < count; ++number) {
-        float found = rint((float)((real)(float)fetch(from, number) / (real)step)) + point;
-        put(found > 0 ? min(found, 255.0f) : 0, to, number);
-    }
+    float step = step_of(least, most), point = point_of(least, step);
+    for (long number = 0; number < count; ++number)
+        put(byte_of((float)fetch(from, number), step, point), to, number);
     put(step, tensor_at(scale), 0);
     put(point, tensor_at(zero_point), 0);
 }

@@ -10,6 +10,25 @@ static real logistic(real x)
     real small = exp(-fabs(x));
     return (x < 0 ? small : 1) / (small + 1);
 }
+/* How a range of numbers that has 0 becomes bytes: its scale, its zero point, and a byte, 0 for NaN. Each step is rounded to
+ * float. In the widest type: a quotient of floats that is rounded twice is the same as if it is rounded once.
+ */
+static float step_of(float least, float most)
+{
+    float step = (float)((real)(float)(most - least) / (real)255);
+    return step == 0 ? 1 : step;
+}
+static float point_of(float least, float step)
+{
+    /* An infinite range by an infinite step is no number. */
+    float start = (float)((real)-least / (real)step);
+    return start < 255 ? rint(start) : 255;
+}
+static float byte_of(float value, float step, float point)
+{
+    float found = rint((float)((real)value / (real)step)) + point;
+    return found > 0 ? min(found, 255.0f) : 0;
+}
 static real softplus(real x) { return at_least(x, 0) + log1p(exp(-fabs(x))); }
 
 #define SQRT_HALF ((real)0.70710678118654752440)
