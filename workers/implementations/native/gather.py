@@ -12,6 +12,7 @@ from ...kernels.spec import KernelSpec
 from ..program import LaunchArgument, Program
 from .implementation import NativeImplementation
 from .nest_builder import NestBuilder
+from .past_caches import streams
 from .strided_loops import ITEM_BYTES, StridedLoop, as_table, byte_strides, nested, refuse_blocks, steps
 
 #: Steps of a loop that are too few for an item of short rows: to begin one takes as long as four. Bytes of short rows.
@@ -20,6 +21,8 @@ _SHORT_ROW: Final = 64
 #: Bytes of a source that is looked through several times without waiting for memory, and how often a larger one is.
 _CACHED: Final = 8 << 20
 _PASSES: Final = 4
+#: Bytes of a row that is worth a store past the caches.
+_LONG: Final = 1 << 8
 
 
 class NativeGather(NativeImplementation[Gather]):
@@ -61,7 +64,7 @@ class NativeGather(NativeImplementation[Gather]):
         adjacent = single and row in (4, 8) and inner.steps[1:] == (item_size(op.indices.dtype), row)
         kernel = KernelSpec.of(
             "gather", size=row if row in (1, 2, 4, 8) else 0, wide=op.indices.dtype == "s64", single=single,
-            adjacent=adjacent,
+            adjacent=adjacent, streams=row >= _LONG and streams(op.dst, target),
         )  # fmt: skip
         memories: list[LaunchArgument] = [source, *(("m", (int(arg), 0)) for arg in (Arg.SRC_1, Arg.DST))]
         args = (*memories, ("t", build.table(table)), *(("i", number) for number in numbers))

@@ -8,18 +8,26 @@ cut, or a piece of a row.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from .bits import copy_bytes, make_gather, make_load, make_load_index, make_store, zero_bytes
 from .compiler import types
-from .vec import iload
+from .past_caches import LINE, finish_streams, stream_bytes
+from .vec import iload, prefetch
+
+#: Most bytes of a row that are asked for while the one before it is copied; the processor asks for the rest.
+_ASKED: Final = 512
 
 
-def make(isa: str, size: int, wide: bool, single: bool, adjacent: bool) -> tuple[Callable[..., None], Any]:
+def make(
+    isa: str, size: int, wide: bool, single: bool, adjacent: bool, streams: bool = False
+) -> tuple[Callable[..., None], Any]:
     """Return the kernel, and its signature: rows of ``size`` bytes, any number if it is 0, and one axis if it is ``single``.
 
-    Indices are ``adjacent`` along the inner loop, and elements of dst, too, if they may be gathered as vectors.
+    Indices are ``adjacent`` along the inner loop, and elements of dst, too, if they may be gathered as vectors. Long rows that it
+    ``streams`` are written past the caches: see `past_caches`.
     """
+    copy_row: Any = stream_bytes if streams else copy_bytes
     load_index = make_load_index(wide)
     load, store, gather = make_load(size or 1), make_store(size or 1), make_gather(max(size, 4), wide)
 
@@ -64,7 +72,12 @@ def make(isa: str, size: int, wide: bool, single: bool, adjacent: bool) -> tuple
                     source += 8 * src_step
                     index += 8 * index_step
                     target += 8 * dst_step
-            for _ in range(steps):
+            for step in range(steps):
+                if streams and single and step + 1 < steps:
+                    number = load_index(index + index_step)
+                    number += limit if number < 0 else 0
+                    for line in range(0, min(nbytes, _ASKED), LINE):
+                        prefetch(source + src_step + number * stride + line)
                 place, inside = source, True
                 if single:
                     number = load_index(index)
@@ -84,11 +97,13 @@ def make(isa: str, size: int, wide: bool, single: bool, adjacent: bool) -> tuple
                     else:
                         store(target, 0)
                 elif inside:
-                    copy_bytes(target, place, nbytes)
+                    copy_row(target, place, nbytes)
                 else:
                     zero_bytes(target, nbytes)
                 source += src_step
                 index += index_step
                 target += dst_step
+        if streams:
+            finish_streams()
 
     return kernel, types.void(*[types.int64] * 16)

@@ -15,6 +15,7 @@ from poolrt.workers.desc import (
     Arg,
     Binary,
     Eltwise,
+    Gather,
     LayerNormalization,
     MemoryDesc,
     OpDesc,
@@ -80,6 +81,12 @@ def problems() -> dict[str, OpDesc]:
         "scatter": Scatter(
             tall, MemoryDesc((9, 1), "s64"), MemoryDesc((9, 1000), "f32"), tall, "nd"
         ),
+        "gather": Gather(
+            MemoryDesc((9, 1003), "f32"), MemoryDesc((2100,), "s64"), MemoryDesc((2100, 1003), "f32"), "rows", 0
+        ),
+        "gather of pairs": Gather(
+            MemoryDesc((9, 2, 1003), "f32"), MemoryDesc((2100, 2), "s64"), MemoryDesc((2100, 1003), "f32"), "nd"
+        ),
     }  # fmt: skip
 
 
@@ -93,8 +100,10 @@ def test_large_results_are_right(name: str, level: str, native: NativeRunner) ->
     args: dict[int, Any] = {}
     for arg, md in pd.memories().items():
         if arg not in pd.op.outputs():
-            values = rng.standard_normal(md.dims)
-            args[arg] = (values if md.dtype != "s64" else rng.integers(0, 9, md.dims)).astype(numpy_type(md.dtype))
+            values, most = rng.standard_normal(md.dims), 2 if md.dims[1:] == (2,) else 9
+            args[arg] = (
+                values if md.dtype != "s64" else rng.integers(-most if name.startswith("gather") else 0, most, md.dims)
+            ).astype(numpy_type(md.dtype))
     got = runner.results(pd, args)[Arg.DST]
     near = 2e-3 if op.memories()[Arg.DST].dtype == "f16" else 2e-6
     np.testing.assert_allclose(got, results(op, PrimitiveAttr(), args)[Arg.DST], near, near)
