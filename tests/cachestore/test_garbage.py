@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from poolrt.cachestore import garbage
 from poolrt.cachestore.garbage import collection_paused
 
 
@@ -83,8 +84,9 @@ class Ring:
 
 
 @pytest.fixture
-def thawed() -> Iterator[None]:
+def thawed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Give a process that has frozen nothing; the tests' own has."""
+    monkeypatch.setattr(garbage, "_has_frozen", False)
     gc.unfreeze()
     yield
     gc.freeze()
@@ -110,3 +112,17 @@ def test_what_a_program_has_frozen_stays_so(thawed: None) -> None:
         ring = Ring()
     assert gc.get_freeze_count() == frozen
     assert any(each is ring for each in gc.get_objects(generation=0))
+
+
+def test_what_is_frozen_is_counted_once(thawed: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    counts = []
+
+    def counted() -> int:
+        counts.append(7)
+        return 7
+
+    monkeypatch.setattr(gc, "get_freeze_count", counted)
+    for _ in range(3):
+        with collection_paused(made_to_stay=True):
+            pass
+    assert counts == [7]
