@@ -20,6 +20,8 @@ FUNCTIONS: dict[str, Callable[[Array, Array], Array]] = {
     "trunc_div": lambda x, y: np.where(y == 0, np.nan, np.trunc(x / y)),
     "pow": lambda x, y: np.power(*map(np.ascontiguousarray, np.broadcast_arrays(x, y))),
 }  # fmt: skip
+#: Of integers, these are 0 if the second is 0.
+QUOTIENTS = ("div", "floor_div", "trunc_div", "mod", "fmod")
 
 
 def binary(algorithm: str, left: Array, right: Array) -> Array:

@@ -63,7 +63,7 @@ from poolrt.workers.desc.operations.binary import BITWISE_ALGORITHMS
 
 from .arg_reduction import arg_reduction
 from .attention import attention
-from .binary import FUNCTIONS, binary, bitwise, total
+from .binary import FUNCTIONS, QUOTIENTS, binary, bitwise, total
 from .concat import concat
 from .convolution import convolution, deconvolution
 from .cumulative_sum import cumulative_sum
@@ -211,8 +211,9 @@ def _operation(op: OpDesc, args: Mapping[int, Array]) -> Array:
             return bitwise(op.algorithm, args[Arg.SRC], args[Arg.SRC_1], numpy_type(op.dst.dtype))
         case Binary():
             found = binary(op.algorithm, args[Arg.SRC], args[Arg.SRC_1])
-            is_whole = op.src0.dtype in LIMITS and op.src1.dtype in LIMITS
-            return np.where(np.isnan(found), 0.0, found) if is_whole else found
+            if op.algorithm in QUOTIENTS and op.src0.dtype in LIMITS and op.src1.dtype in LIMITS:
+                return np.where(args[Arg.SRC_1] == 0, 0.0, found)
+            return found
         case Deconvolution():
             return deconvolution(op, args[Arg.SRC], args[Arg.WEIGHTS], args.get(Arg.BIAS))
         case BatchNormalization():

@@ -42,7 +42,8 @@ class Pointwise(Family):
 
         ``max`` and ``min`` are NaN if either element is.
         Or with ``floor_div`` and ``trunc_div``, quotients rounded down and to zero, and the remainders ``mod`` (of the sign of
-        src1, as Python's) and ``fmod`` (of the sign of src0, as C's). Integers divided by 0 give 0.
+        src1, as Python's) and ``fmod`` (of the sign of src0, as C's). Integers divided by 0 give 0, as in NumPy, by ``div``,
+        too, which rounds quotients of integers to nearest, even on ties, and saturates.
         Or with ``pow``, src0 to the power of src1, with the special values of C's.
         Or bit by bit, integers of one type: ``bit_and bit_or bit_xor``, and ``shift_left shift_right`` by src1 places.
         ``wrap_add wrap_sub wrap_mul wrap_pow`` are sums, differences, products and powers of integers of one type that wrap as

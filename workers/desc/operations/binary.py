@@ -25,7 +25,11 @@ class Binary(OpDesc):
 
     ``max`` and ``min`` are NaN if either element is. Comparisons and the logical ``and or xor`` give 1 and 0. ``floor_div``
     and ``trunc_div`` are quotients rounded down and to zero; ``mod`` has the sign of src1 as Python's, ``fmod``
-    that of src0 as C's. Integers divided by 0 give 0. ``pow`` is src0 to the power of src1, with the special values of C's.
+    that of src0 as C's. ``div`` of integers is rounded to nearest, even on ties, and saturates, as the least number by -1
+    does. ``pow`` is src0 to the power of src1, with the special values of C's.
+
+    Integers divided by 0 give 0, quotients and remainders alike, as in NumPy (with a warning) and in ONNX's reference
+    implementation; ONNX leaves it undefined. If src0 or src1 is not of integers, the quotient is that of floats: infinite or NaN.
 
     The sums, differences and products of tensors of one type of `WRAPPING` wrap and are exact; those of other integers
     saturate. ``bit_and bit_or bit_xor`` combine bits; ``shift_left`` and ``shift_right`` shift those of src0 by src1 places, a

@@ -11,12 +11,25 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ...desc.data_type import LIMITS
 from . import functions
 from .compiler import types
+from .compiler.language import intrinsic
 from .elements import elements
 from .past_caches import LINE, finish_streams, past_caches
-from .vec import iload, vkeep
+from .vec import Builder, Value, constant, iload, vkeep
 from .whole_numbers import has_whole_numbers, whole_numbers
+
+
+@intrinsic
+def _whole_quotient(_: Any, x: Any, y: Any) -> Any:
+    """(lanes x, lanes y) -> x / y of whole numbers, 0 where y is 0."""
+
+    def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
+        zero = constant(0.0, a[1].type)
+        return b.select(b.fcmp_unordered("!=", a[1], zero), b.fdiv(a[0], a[1]), zero)
+
+    return x(x, x), emit
 
 
 def make(
@@ -32,7 +45,8 @@ def make(
         of: Any = whole_numbers(dtype, algorithm)
         combine = of.combine
     else:
-        of, combine = elements(dtype), functions.binary(algorithm)
+        divides = algorithm == "div" and dtype in LIMITS
+        of, combine = elements(dtype), _whole_quotient if divides else functions.binary(algorithm)
     size, load, load_tail, load_one = of.size, of.load, of.load_tail, of.load_one
     store, store_part = of.store, of.store_part
     stream: Any = past_caches(store)

@@ -7,8 +7,9 @@ import math
 import numpy as np
 import pytest
 
-from poolrt.workers.desc import Arg, Binary, Eltwise, MemoryDesc, PostOp, PrimitiveAttr, post_op_src
+from poolrt.workers.desc import LIMITS, Arg, Binary, Eltwise, MemoryDesc, PostOp, PrimitiveAttr, post_op_src
 from poolrt.workers.implementations.primitive_desc import primitive_desc
+from tests.references import numpy_type
 from tests.workers.cases import Case, cases
 from tests.workers.levels import target_of
 from tests.workers.native_runner import NativeRunner
@@ -38,6 +39,32 @@ def test_an_extreme_of_nan_is_nan(native: NativeRunner, isa: str, algorithm: str
     attr = PrimitiveAttr((PostOp("binary", algorithm, src1=md),))
     args = {Arg.SRC: pairs[0], post_op_src(0): pairs[1]}
     native.check(Case("", Eltwise(md, md, "abs"), args, attr), isa)
+
+
+@pytest.mark.parametrize("dtype", LIMITS)
+def test_integers_divided_by_zero_are_zero(native: NativeRunner, isa: str, dtype: str) -> None:
+    """Whole vectors and rests, operands that move and that stay, alone and before a post-op."""
+    least, most = LIMITS[dtype]
+    numbers = np.array([0, 1, 7, most // 2, most, least, least // 2, max(least, -1), max(least, -5)], numpy_type(dtype))
+    left, right = np.repeat(numbers, 9), np.tile(numbers, 9)
+    added = PrimitiveAttr((PostOp("eltwise", "linear", 1.0, 1.0),))
+    for attr, x, y in (
+        (PrimitiveAttr(), left, right),
+        (added, left, right),
+        (PrimitiveAttr(), np.tile(numbers, (9, 1)), numbers[:, None]),
+        (PrimitiveAttr(), numbers[:, None], np.tile(numbers, (9, 1))),
+        (PrimitiveAttr(), left, numbers[:1]),
+        (PrimitiveAttr(), numbers[4:5], right),
+        (PrimitiveAttr(), numbers[4:5], numbers[:1]),
+    ):
+        dst = MemoryDesc(np.broadcast_shapes(x.shape, y.shape), dtype)
+        op = Binary(MemoryDesc(x.shape, dtype), MemoryDesc(y.shape, dtype), dst, "div")
+        pd = primitive_desc(op, attr, target_of(isa))
+        assert pd.impl_name() == "native:binary"
+        got = native.results(pd, {Arg.SRC: x, Arg.SRC_1: y})[Arg.DST]
+        pairs = zip(np.broadcast_to(x, dst.dims).flat, np.broadcast_to(y, dst.dims).flat, strict=True)
+        wanted = [(float(a) / float(b) if b else 0.0) + (attr == added) for a, b in pairs]
+        assert got.ravel().tolist() == [min(max(round(each), least), most) for each in wanted], (x.shape, y.shape)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from poolrt.workers.desc import Arg, Binary, MemoryDesc, Prelu, Sum, multiple_src
+from poolrt.workers.desc import LIMITS, Arg, Binary, MemoryDesc, Prelu, Sum, multiple_src
 from poolrt.workers.desc.attributes import BINARY_ALGORITHMS
 from poolrt.workers.desc.operations.binary import BITWISE_ALGORITHMS
 from tests.references import numpy_type
@@ -31,6 +31,21 @@ def test_every_function_of_bits_is_right(runner: Runner, dtype: str) -> None:
     args: dict[int, Array] = {Arg.SRC: np.repeat(numbers, 9), Arg.SRC_1: np.tile(numbers, 9)}
     for algorithm in BITWISE_ALGORITHMS:
         check(runner, Binary(md, md, md, algorithm), args=args, threshold=0.0)
+
+
+@pytest.mark.parametrize("algorithm", ["div", "floor_div", "trunc_div", "mod", "fmod"])
+def test_integers_divided_by_zero_are_zero(runner: Runner, algorithm: str) -> None:
+    for dtype, (least, most) in LIMITS.items():
+        numbers = np.array([0, 1, most, least, max(least, -1)], numpy_type(dtype))
+        src, row, column = (MemoryDesc(dims, dtype) for dims in ((25,), (1, 5), (5, 1)))
+        args: dict[int, Array] = {Arg.SRC: np.repeat(numbers, 5), Arg.SRC_1: np.tile(numbers, 5)}
+        check(runner, Binary(src, src, src, algorithm), args=args, threshold=0.0)
+        args = {Arg.SRC: numbers[None], Arg.SRC_1: numbers[:, None]}
+        check(runner, Binary(row, column, MemoryDesc((5, 5), dtype), algorithm), args=args, threshold=0.0)
+    # Of floats, and by them, the quotient is infinite or NaN.
+    md, floats = MemoryDesc((3,), "s32"), MemoryDesc((3,), "f32")
+    args = {Arg.SRC: np.array([0, 1, -1], np.int32), Arg.SRC_1: np.zeros(3, np.float32)}
+    check(runner, Binary(md, floats, floats, algorithm), args=args, threshold=0.0)
 
 
 @examples(30)

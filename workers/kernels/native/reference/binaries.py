@@ -40,7 +40,7 @@ WRAP_ABS_DIFF: Final = BINARY["wrap_abs_diff"]
 
 
 def binary(algorithm: int, x: float, y: float) -> float:
-    """Return x (op) y: max and min are NaN if either is, comparisons and logic 1 or 0. Whole x / 0 are NaN."""
+    """Return x (op) y: max and min are NaN if either is, comparisons and logic 1 or 0. Whole quotients by 0 are NaN."""
     if algorithm == ADD:
         return x + y
     if algorithm == SUB:
@@ -76,6 +76,11 @@ def binary(algorithm: int, x: float, y: float) -> float:
     else:
         holds = (x != 0.0) != (y != 0.0)
     return 1.0 if holds else 0.0
+
+
+def divides(algorithm: int) -> bool:
+    """Return whether a function is a quotient or remainder: of integers it is 0 if src1 is 0."""
+    return algorithm == DIV or XOR < algorithm < POW
 
 
 def has_whole(algorithm: int) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..compiler import types
-from .binaries import BIT_AND, GE, bitwise, has_whole, whole_binary
+from .binaries import BIT_AND, GE, bitwise, divides, has_whole, whole_binary
 from .binaries import binary as combine
 from .data_types import bits_of_type, is_whole
 from .epilogue import fetch, finish, put_whole, whole_element, wraps_as
@@ -20,7 +20,7 @@ def make(isa: str) -> tuple[Callable[..., None], Any]:
     def binary(begin: int, end: int, src0: int, src1: int, dst: int, chain: int, algorithm: int, operands: Any) -> None:
         bits = bits_of_type(dtype(dst))
         whole = has_whole(algorithm) and wraps_as(src0, src1)
-        integers = is_whole(dtype(src0)) and is_whole(dtype(src1))
+        divided = divides(algorithm) and is_whole(dtype(src0)) and is_whole(dtype(src1))
         for item in range(begin, end):
             if algorithm >= BIT_AND:
                 x, y = whole_element(operands, src0, item), whole_element(operands, src1, item)
@@ -35,10 +35,8 @@ def make(isa: str) -> tuple[Callable[..., None], Any]:
                 if wraps_as(src0, dst) and read_s64(chain) == 0:
                     put_whole(operands, dst, item, found)
                     continue
-            value = combine(algorithm, fetch(operands, src0, item), fetch(operands, src1, item))
-            if integers and value != value:
-                # A division by 0.
-                value = 0.0
+            left, right = fetch(operands, src0, item), fetch(operands, src1, item)
+            value = 0.0 if divided and right == 0.0 else combine(algorithm, left, right)
             finish(operands, dst, chain, item, value)
 
     return binary, types.void(*[types.int64] * 7, types.voidptr)

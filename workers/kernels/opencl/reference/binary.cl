@@ -4,6 +4,11 @@ static int has_whole(long algorithm)
     return (algorithm <= BINARY_MIN && algorithm != BINARY_DIV) || (algorithm >= BINARY_GE && algorithm <= BINARY_NE);
 }
 
+static int divides(long algorithm)
+{
+    return algorithm == BINARY_DIV || (algorithm > BINARY_XOR && algorithm < BINARY_POW);
+}
+
 static long whole_binary(long algorithm, long x, long y, int type)
 {
     switch (algorithm) {
@@ -75,9 +80,8 @@ __kernel void binary(PRIMITIVE, long src0, long src1, long dst, long chain, long
             return;
         }
     }
-    real x = binary_value((int)algorithm, fetch(left, item), fetch(right, item));
+    real x = fetch(left, item), y = fetch(right, item);
     /* Integers divided by 0 give 0. */
-    if (x != x && is_whole(type_of(left)) && is_whole(type_of(right)))
-        x = 0;
-    finish(x, to, table_at(chain), item);
+    int is_zero = y == 0 && divides(algorithm) && is_whole(type_of(left)) && is_whole(type_of(right));
+    finish(is_zero ? 0 : binary_value((int)algorithm, x, y), to, table_at(chain), item);
 }
