@@ -9,11 +9,14 @@ import numpy as np
 
 from .compiler import types
 from .first_lanes import vstore_part
-from .gemv_sums import add_rows, sum_columns, sum_packed, sum_part, sum_rows
+from .gemv_sums import add_rows, sum_blocks, sum_columns, sum_packed, sum_part, sum_rows
 from .vec import iload, vadd, vload, vload_part, vmax, vset, vstore
 
 #: ISA level -> sums at once, each of them a vector: they fill half of the registers at most.
 _SUMS: Final = {"x86-64-v4": 8, "x86-64-v3": 4}
+#: ISA level -> blocks of 16 packed columns that are summed together. A processor reads several streams at a time faster than one,
+#: and then needs no requests. Others ask for the lines of one stream.
+_BLOCKS: Final = {"x86-64-v3": 4}
 #: ISA level -> rows that are added at once: each takes a register for its input.
 _ROWS: Final = {"x86-64-v4": 8, "x86-64-v3": 8}
 #: ISA level -> vectors of columns that are summed at once, over all rows, if the rows are near each other.
@@ -52,7 +55,7 @@ def make(isa: str, order: str) -> tuple[Callable[..., None], Any]:
     if order == "rows":
         compute = _rows(_ROWS.get(isa, 2), _VECTORS.get(isa, 0), isa in _WHOLE)
     else:
-        compute = {"packed": _packed, "columns": _columns}[order](sums_at_once)
+        compute = _columns(sums_at_once) if order == "columns" else _packed(sums_at_once, _BLOCKS.get(isa, 0))
 
     def gemv(
         begin: int, end: int, left: int, right: int, bias: int, sums: int, dst: int, residual: int, batch_table: int,
@@ -95,18 +98,24 @@ def make(isa: str, order: str) -> tuple[Callable[..., None], Any]:
     return gemv, types.void(*[types.int64] * 15, types.float64, types.float64)
 
 
-def _packed(sums_at_once: int) -> Callable[..., None]:
+def _packed(sums_at_once: int, together: int) -> Callable[..., None]:
     total, total_of_far = sum_packed(sums_at_once), sum_packed(sums_at_once, _AHEAD)
+    several = sum_blocks(together or 1)
 
     def compute(
         left: int, right: int, first: int, count: int, K: int, lane: int, block: int, step: int, far: int, to: int
     ) -> None:
         # Distances that the compiler knows take no instructions.
-        for j in range(0, count, 16):
+        begun = 0
+        if together > 0 and lane == 4:
+            begun = count - count % (together * 16)
+            for j in range(0, begun, together * 16):
+                several(left, right + (first + j) // 16 * block, block, K, to + j * 4)
+        for j in range(begun, count, 16):
             at = right + (first + j) // 16 * block
             if lane != 4:
                 value = total(left, lane, at, 64, K)
-            elif far:
+            elif together == 0 and far:
                 value = total_of_far(left, 4, at, 64, K)
             else:
                 value = total(left, 4, at, 64, K)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 import llvmlite.ir as ir
 
@@ -32,6 +32,9 @@ from .vec import (
     vector,
 )
 
+#: Inputs that are multiplied by several blocks of columns in a turn of the loop: 2 ** n.
+_TURN: Final = 4
+
 
 def sum_packed(count: int, ahead: int = 0) -> Any:
     """Return the intrinsic that sums K products of 16 columns, ``count`` rows at a time.
@@ -48,6 +51,43 @@ def sum_packed(count: int, ahead: int = 0) -> Any:
             return _sum_vectors(b, count, a, lambda address: load(b, address), ahead)
 
         return vector(*[types.int64] * 5), emit
+
+    return total
+
+
+def sum_blocks(count: int) -> Any:
+    """Return the intrinsic that writes the sums of K products of ``count`` blocks of 16 packed columns.
+
+    Each block is a stream of its own in memory, of which a processor reads several at the same time. Its arguments: the
+    address of the left row, whose inputs are adjacent, that of the first block and the distance of the next in bytes, K,
+    and the address of the sums.
+    """
+
+    @intrinsic
+    def total(_: Any, left: Any, right: Any, block: Any, K: Any, to: Any) -> Any:
+        def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
+            left, right, block, K, to = a
+            blocks = [b.add(right, b.mul(block, I64(number))) for number in range(count)]
+
+            def add(k: Value, sums: Sequence[Value], inputs: int) -> list[Value]:
+                found = list(sums)
+                for number in range(inputs):
+                    factor = spread(b, b.add(left, b.mul(b.add(k, I64(number)), I64(4))))
+                    place = b.mul(b.add(k, I64(number)), I64(WIDTH))
+                    found = [
+                        fma(b, factor, load(b, b.add(at, place)), value)
+                        for at, value in zip(blocks, found, strict=True)
+                    ]
+                return found
+
+            whole = b.and_(K, I64(-_TURN))
+            sums = carry(b, I64(0), whole, _TURN, [constant(0.0)] * count, lambda k, sums: add(k, sums, _TURN))
+            sums = carry(b, whole, K, 1, sums, lambda k, sums: add(k, sums, 1))
+            for number, value in enumerate(sums):
+                store(b, b.add(to, I64(WIDTH * number)), value)
+            return context.get_dummy_value()
+
+        return types.void(*[types.int64] * 5), emit
 
     return total
 

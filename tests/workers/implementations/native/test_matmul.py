@@ -43,6 +43,21 @@ def with_gaps(md: MemoryDesc, row: int, column: int) -> MemoryDesc:
     return MemoryDesc(md.dims, md.dtype, strides=(*steps, row, column))
 
 
+def test_a_row_is_multiplied_by_any_number_of_blocks_of_packed_columns(native: NativeRunner, isa: str) -> None:
+    # Levels sum four blocks of 16 columns together, or one; an item of work has eight.
+    generator = np.random.default_rng()
+    for columns in (16, 64, 80, 128, *(int(n) for n in generator.integers(49, 300, 4))):
+        depth, outer = int(generator.integers(1, 70)), int(generator.integers(1, 4))
+        dst, weights = plain(outer, 1, columns), MemoryDesc((1, depth, columns), "f32").with_tag("aCb16c")
+        for steps in ((), (RELU, residual(dst))):
+            op = Matmul(plain(outer, 1, depth), weights, plain(1, 1, columns), dst)
+            args = {int(arg): integers(md.dims, int(arg)) for arg, md in op.memories().items() if arg != Arg.DST}
+            attr = PrimitiveAttr(steps)
+            pd = primitive_desc(op, attr, target_of(isa))
+            assert [spec.generator for spec in pd.program().kernels] == ["gemv"]
+            native.check(Case(f"{outer} x {depth}x{columns}", pd.op, {**args, **post_op_args(steps)}, attr), isa)
+
+
 def test_a_row_whose_inputs_are_apart_is_multiplied_by_packed_columns_near_and_far(
     native: NativeRunner, isa: str
 ) -> None:

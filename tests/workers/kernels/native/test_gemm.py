@@ -82,6 +82,17 @@ def test_no_vector_of_one_row_lives_on_the_stack_inside_of_a_loop(isa: str, orde
 
 
 @pytest.mark.skipif(shutil.which("objdump") is None, reason="needs objdump")
+@pytest.mark.parametrize("isa", ["x86-64-v3", "x86-64-v4"])
+def test_packed_columns_of_one_row_are_streams_or_asked_for(isa: str, tmp_path: Path) -> None:
+    loops = loops_with_multiplications(compile_kernel(KernelSpec.of("gemv", order="packed"), isa), tmp_path)
+    products, loads = ([sum(name in line for line in body) for body in loops] for name in ("fmadd", "vbroadcastss"))
+    requests = sum("prefetch" in line for body in loops for line in body)
+    # Four blocks of 16 columns for each of four inputs, two vectors each.
+    streams = sum(made == 32 and read == 4 for made, read in zip(products, loads, strict=True))
+    assert (streams, requests) == ((1, 0) if isa == "x86-64-v3" else (0, 1))
+
+
+@pytest.mark.skipif(shutil.which("objdump") is None, reason="needs objdump")
 @pytest.mark.parametrize(
     ("isa", "dtype", "positions"),
     [
