@@ -116,7 +116,6 @@ def _leave_all_but(items: list[pytest.Item], mark: str, place_of: Callable[[pyte
 def pytest_collection_finish() -> None:
     """Keep the garbage collector from looking at all tests and modules each time, and at all else too often."""
     gc.enable()
-    gc.collect()
     gc.freeze()
     gc.set_threshold(10_000, 20, 20)
 
