@@ -3,8 +3,9 @@
 ``FOLDER`` has the files that ``export.py`` writes; with words, only files whose names contain one of them are compared.
 Each line has the largest error, relative to the largest expected value, of an Executor (and with ``--pool`` of a pool), or of a
 session for a network that no single plan computes; the time to load (import and compilation) beside ONNX Runtime's; and the
-ratio of processor times of a run on one thread: above 1, poolrt takes less. The runs of both alternate in one process. Ends with
-1 if a network is not supported or wrong.
+ratio of the times of a run: above 1, poolrt takes less. These are processor times on one thread; on several (``--threads``),
+wall times, once the other's threads rest. The runs of both alternate in one process. Ends with 1 if a network is not supported
+or wrong.
 
 Boxes that NonMaxSuppression chooses are in the order of their scores, and scores are sums in float32. Rows of such an output
 may change places only if their scores differ by less than the tolerance, 1e-4 of the larger one; the scores are those that
@@ -32,13 +33,15 @@ import poolrt
 import poolrt.onnx
 
 MOST_ERROR: Final = 1e-4
+#: Threads of ONNX Runtime spin for 42 ms after their last work.
+REST_S: Final = 0.1
 Arrays = dict[str, np.ndarray[Any, Any]]
 
 
-def session_of(path: Path) -> onnxruntime.InferenceSession:
-    """Return a session on one thread."""
+def session_of(path: Path, threads: int) -> onnxruntime.InferenceSession:
+    """Return a session on some threads."""
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
     options.log_severity_level = 3
     return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
 
@@ -97,13 +100,13 @@ def largest_difference(found: np.ndarray[Any, Any], wanted: np.ndarray[Any, Any]
     return float(np.where(np.isnan(difference), np.inf, difference).max())
 
 
-def processor_seconds(run: Callable[[], object], least: float) -> float:
-    """Return the processor time of a call, a mean over calls that take ``least`` seconds together."""
-    calls, start, now = 0, time.process_time(), 0.0
+def seconds_of(run: Callable[[], object], least: float, clock: Callable[[], float]) -> float:
+    """Return the time of a call by a clock, a mean over calls that take ``least`` seconds together."""
+    calls, start, now = 0, clock(), 0.0
     while now < least:
         run()
         calls += 1
-        now = time.process_time() - start
+        now = clock() - start
     return now / calls
 
 
@@ -115,19 +118,27 @@ def graph_of(path: Path, feeds: Arrays) -> poolrt.Graph | None:
         return None
 
 
-def runs_of(path: Path, feeds: Arrays, pool: poolrt.Pool | None) -> Callable[[], Arrays]:
-    """Return the runs of a session on one thread, or on a pool. Raises poolrt.ModelError with the reason if it has none."""
+def executor_of(graph: poolrt.Graph, threads: int) -> poolrt.Executor:
+    """Return an Executor on some threads."""
+    attr = poolrt.StreamAttr("cpu")
+    if threads > 1:
+        attr.set_threadpool(poolrt.NativePool(threads))
+    return poolrt.Executor(graph, stream=poolrt.Stream(poolrt.Engine("cpu"), attr))
+
+
+def runs_of(path: Path, feeds: Arrays, pool: poolrt.Pool | None, threads: int) -> Callable[[], Arrays]:
+    """Return the runs of a session on threads, or on a pool. Raises poolrt.ModelError with the reason if it has none."""
     options = poolrt.onnx.SessionOptions()
-    options.intra_op_num_threads = 1
+    options.intra_op_num_threads = threads
     session = poolrt.onnx.InferenceSession(path, options, pool=pool)
     names = [each.name for each in session.get_outputs()]
     return lambda: dict(zip(names, session.run(names, feeds), strict=True))
 
 
-def compare(path: Path, pool: poolrt.Pool | None, rounds: int, at_most: float) -> bool:
+def compare(path: Path, pool: poolrt.Pool | None, rounds: int, at_least: float, threads: int) -> bool:
     """Print the line of one file; return whether it is supported, right and fast enough."""
     start = time.perf_counter()
-    session = session_of(path)
+    session = session_of(path, threads)
     their_load = time.perf_counter() - start
     feeds = feeds_of(path, session)
     wanted = [each.name for each in session.get_outputs()]
@@ -136,7 +147,9 @@ def compare(path: Path, pool: poolrt.Pool | None, rounds: int, at_most: float) -
     try:
         graph = graph_of(path, feeds)
         imported = time.perf_counter() - start
-        run = runs_of(path, feeds, None) if graph is None else partial(poolrt.Executor(graph).run, **feeds)
+        run = (
+            runs_of(path, feeds, None, threads) if graph is None else partial(executor_of(graph, threads).run, **feeds)
+        )
         found = run()
     except poolrt.ModelError as error:
         print(f"{path.stem}: REFUSED: {error}", flush=True)
@@ -148,14 +161,16 @@ def compare(path: Path, pool: poolrt.Pool | None, rounds: int, at_most: float) -
     choices = choices_of(path, feeds)
     judged = [error_of(found, expected, choices)]
     if pool is not None:
-        there = runs_of(path, feeds, pool) if graph is None else partial(pool.load(graph).run, **feeds)
+        there = runs_of(path, feeds, pool, threads) if graph is None else partial(pool.load(graph).run, **feeds)
         judged.append(error_of(there(), expected, choices))
     errors, moved = zip(*judged, strict=True)
     rivals: dict[str, Callable[[], object]] = {"here": run, "there": lambda: session.run(wanted, feeds)}
     times: dict[str, list[float]] = {name: [] for name in rivals}
     for _ in range(rounds):
         for name, each in rivals.items():
-            times[name].append(processor_seconds(each, at_most))
+            if threads > 1:
+                time.sleep(REST_S)
+            times[name].append(seconds_of(each, at_least, time.perf_counter if threads > 1 else time.process_time))
     mine, theirs = (statistics.median(times[name]) if rounds else float("nan") for name in rivals)
     right = max(errors) <= MOST_ERROR
     print(
@@ -178,13 +193,14 @@ def main() -> int:
     parser.add_argument(
         "--rounds", type=int, default=5, help="how often runs alternate (default: 5; 0 measures no time)"
     )
-    parser.add_argument("--seconds", type=float, default=0.05, help="processor time of one round (default: 0.05)")
+    parser.add_argument("--seconds", type=float, default=0.05, help="least time of one round (default: 0.05)")
+    parser.add_argument("--threads", type=int, default=1, help="threads of both (default: 1)")
     chosen = parser.parse_args()
     paths = sorted(chosen.folder.glob("*.onnx"))
     paths = [each for each in paths if not chosen.words or any(word in each.stem for word in chosen.words)]
     pool = poolrt.Pool(workers=1) if chosen.pool else None
     try:
-        results = [compare(each, pool, chosen.rounds, chosen.seconds) for each in paths]
+        results = [compare(each, pool, chosen.rounds, chosen.seconds, chosen.threads) for each in paths]
     finally:
         if pool is not None:
             pool.shutdown()
