@@ -15,6 +15,7 @@ from .convolution_window import Window
 from .integer_amx import EXTENSIONS_OF, copied_how, fills_tiles, is_few_with_point, reduce_by_tiles
 from .integer_epilogue import Epilogue, is_exact, points_fit, refuse_attributes, refuse_types
 from .integer_reduce import GROUP, GROUP_BYTES, Outputs, Positions, reduce_integers
+from .integer_strips import multiply_strips, strip_count
 from .nest_builder import NestBuilder
 
 #: With at most so many input channels src may be in any plain layout: its copy gathers them.
@@ -85,14 +86,15 @@ class NativeIntegerConvolution:
             return Program((), ())
         epilogue = Epilogue.of(attr, op.dst)
         build = NestBuilder(epilogue.tables)
+        exact = is_exact(attr, op.bias, op.dst)
+        is_last = op.src.tag == _channels_last(op.src.ndims)
+        if self._how == "pairs" and is_last and (strips := strip_count(target.isa, op)):
+            multiply_strips(build, op, strips, Outputs(*_outputs(op), op.dst, op.bias), epilogue, exact)
+            return build.program()
         src, positions, shift = self._positions(build, op, epilogue.point(Arg.SRC), Window.of(op))
         parts = _parts(op)
-        outputs = Outputs(
-            op.dst.dims[0], op.groups // parts, op.dst.dims[1] * parts // op.groups, op.dst, op.bias, parts,
-            positions.group if parts > 1 else 0,
-        )  # fmt: skip
+        outputs = Outputs(*_outputs(op), op.dst, op.bias, parts, positions.group if parts > 1 else 0)
         positions = replace(positions, group=positions.group * parts)
-        exact = is_exact(attr, op.bias, op.dst)
         weights: LaunchArgument = ("m", (int(Arg.WEIGHTS), 0))
         if self._leaves_no_gaps(op):
             weights = self._joined(build, op, weights)
@@ -180,6 +182,12 @@ def _parts(op: Convolution) -> int:
     """Return how many groups a block of 16 outputs has, if each has 4 or 8 and all outputs are whole blocks; else 1."""
     outputs = op.dst.dims[1] // op.groups
     return 16 // outputs if outputs in (4, 8) and op.dst.dims[1] % 16 == 0 and op.groups > 1 else 1
+
+
+def _outputs(op: Convolution) -> tuple[int, int, int]:
+    """Return the images, the groups as blocks of 16 outputs have them, and the outputs of each."""
+    parts = _parts(op)
+    return op.dst.dims[0], op.groups // parts, op.dst.dims[1] * parts // op.groups
 
 
 def _groups(op: Convolution) -> int:

@@ -66,8 +66,8 @@ def make(isa: str, dtype: str, residual: str, exact: bool, part: bool) -> tuple[
             if load_s32(fits + block * 4) == 0:
                 widen(groups, factor, wide_weights, terms + number, own_terms)
                 multiply(first_tile * least + min(first_tile, more), end_tile * least + min(end_tile, more), wide, wide_row,
-                         squares, wide_weights, groups, to, dst_row, own_terms, factors + number, offsets + number, count,
-                         beside, other_row, factor32, low32, high32, plus)  # fmt: skip
+                         squares, wide_weights, groups, factor + groups * 64, groups, to, dst_row, own_terms,
+                         factors + number, offsets + number, count, beside, other_row, factor32, low32, high32, plus)  # fmt: skip
             else:
                 for tile_number in range(first_tile, end_tile):
                     row = tile_number * least + min(tile_number, more)

@@ -20,7 +20,7 @@ from .integer_dot import multiply_groups, register_bits
 from .integer_tile import SIZES, IntegerTile, TileArguments, emit_stores
 from .limits import CROSSED_GROUPS
 from .stack_room import stack_room
-from .vec import I8, I16, I32, I64, LANES, VI, WIDTH, Builder, Value, emit_prefetch, pointer, splat
+from .vec import I8, I16, I32, I64, LANES, VI, WIDTH, Builder, Value, emit_prefetch, pointer, prefetch, splat
 
 #: Rows of a tile: the sums of two vectors each, the weights of four inputs, two pairs of sources and two sums fill 16 registers.
 HEIGHT: Final = 4
@@ -56,7 +56,8 @@ def make(isa: str, dtype: str, residual: str, exact: bool, part: bool, kind: str
             strip = item // blocks
             number = block * 64
             widen(groups, weights + block * groups * 64, wide, terms + number, own_terms)
-            multiply(rows * strip // strips, rows * (strip + 1) // strips, src, src_row, squares, wide, groups,
+            following = weights + (block + 1) % blocks * groups * 64
+            multiply(rows * strip // strips, rows * (strip + 1) // strips, src, src_row, squares, wide, groups, following, groups,
                      dst + block * 16 * size, dst_row, own_terms, factors + number, offsets + number, outputs - block * 16,
                      other + block * 16 * other_size, other_row, factor32, low32, high32, plus)  # fmt: skip
 
@@ -67,21 +68,25 @@ def make_rows(bits: int, dtype: str, residual: str, exact: bool, part: bool) -> 
     """Return the function that computes a block of 16 outputs of at least six rows.
 
     Arguments: the first row and the end; addresses of src, its row, of the products of rows, of what `make_widen` writes; groups
-    of four inputs; then the addresses, distances and numbers of `TileArguments` from dst on, of the first row of all.
+    of four inputs; the address of what is read next, and lines of the cache of it to ask for meanwhile; then the addresses,
+    distances and numbers of `TileArguments` from dst on, of the first row of all.
     """
     shape = IntegerTile("pairs", bits, (HEIGHT,), 1, dtype, residual, exact, part, "s16")
     large, less = (_make_tile(shape, height) for height in (HEIGHT, HEIGHT - 1))
 
     def multiply(
-        first: int, end: int, src: int, src_row: int, squares: int, weights: int, groups: int, dst: int, dst_row: int,
-        terms: int, factors: int, offsets: int, count: int, other: int, other_row: int, weight: float, low: float,
-        high: float, plus: int,
+        first: int, end: int, src: int, src_row: int, squares: int, weights: int, groups: int, following: int, lines: int,
+        dst: int, dst_row: int, terms: int, factors: int, offsets: int, count: int, other: int, other_row: int, weight: float,
+        low: float, high: float, plus: int,
     ) -> None:  # fmt: skip
         rows = end - first
         tiles = (rows + HEIGHT - 1) // HEIGHT
         larger = rows - tiles * (HEIGHT - 1)
-        row = first
+        row, asked, share = first, 0, (lines + tiles - 1) // tiles
         for number in range(tiles):
+            for line in range(asked, min(lines, asked + share)):
+                prefetch(following + line * 64)
+            asked += share
             at, to, beside = src + row * src_row, dst + row * dst_row, other + row * other_row
             if number < larger:
                 large(groups, at, src_row, squares + row * 4, weights, to, dst_row, terms, factors, offsets, count, beside,

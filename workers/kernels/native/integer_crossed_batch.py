@@ -47,7 +47,7 @@ def make(isa: str, dtype: str, residual: str, exact: bool, part: bool) -> tuple[
             packed = weights + (right * blocks + block) * groups * 128
             subtract(groups, packed, terms + (right * blocks + block) * 64, own_terms)
             multiply(rows * strip // strips, rows * (strip + 1) // strips, src + left * rows * row, row,
-                     squares + left * rows * 4, packed, groups, dst + number * rows * line + block * 16 * size, line,
+                     squares + left * rows * 4, packed, groups, 0, 0, dst + number * rows * line + block * 16 * size, line,
                      own_terms, factors + block * 64, offsets + block * 64, columns - block * 16,
                      other + number * rows * other_line + block * 16 * other_size, other_line, factor32, low32, high32,
                      plus)  # fmt: skip

@@ -40,14 +40,10 @@ def _make_sum(bits: int) -> Any:
             zeros = ir.Constant(VI, [0] * LANES)
             whole, check, part, done = (b.append_basic_block(name) for name in ("whole", "check", "part", "done"))
 
-            def added(total: Value, words: Value) -> Value:
-                others = b.shuffle_vector(words, words, ir.Constant(VI, [lane ^ 1 for lane in range(LANES)]))
-                return multiply_groups(b, "pairs", bits, total, words, others)
-
             b.cbranch(b.icmp_signed(">=", pairs, I64(LANES)), whole, check)
             b.position_at_end(whole)
             looped = left, place, total = b.phi(I64), b.phi(I64), b.phi(VI)
-            new = added(total, b.load(pointer(b, place, VI), align=4))
+            new = swapped_products(b, bits, total, b.load(pointer(b, place, VI), align=4))
             following = b.sub(left, I64(LANES)), b.add(place, I64(WIDTH)), new
             b.cbranch(b.icmp_signed(">=", following[0], I64(LANES)), whole, check)
             b.position_at_end(check)
@@ -61,18 +57,28 @@ def _make_sum(bits: int) -> Any:
             b.position_at_end(part)
             mask = lanes_below(b, left)
             words = call(b, "llvm.masked.load.v16i32.p0", pointer(b, place, VI), I32(4), mask, zeros, result=VI)
-            last = added(total, words)
+            last = swapped_products(b, bits, total, words)
             b.branch(done)
 
             b.position_at_end(done)
             result = b.phi(VI)
             result.add_incoming(total, check)
             result.add_incoming(last, part)
-            # Neighbouring lanes have the same products.
-            half = ir.Constant(ir.VectorType(I32, LANES // 2), list(range(0, LANES, 2)))
-            once = b.shuffle_vector(result, result, half)
-            return b.sext(call(b, "llvm.vector.reduce.add.v8i32", once, result=I32), I64)
+            return total_once(b, result)
 
         return types.int64(types.int64, types.int64), emit
 
     return add_up
+
+
+def swapped_products(b: Builder, bits: int, total: Value, words: Value) -> Value:
+    """Return ``total`` plus the products of each pair of numbers of 16 bits and its neighbour: in both lanes the same."""
+    others = b.shuffle_vector(words, words, ir.Constant(VI, [lane ^ 1 for lane in range(LANES)]))
+    return multiply_groups(b, "pairs", bits, total, words, others)
+
+
+def total_once(b: Builder, value: Value) -> Value:
+    """Return the sum of every other lane, of neighbours that are the same."""
+    half = ir.Constant(ir.VectorType(I32, LANES // 2), list(range(0, LANES, 2)))
+    once = b.shuffle_vector(value, value, half)
+    return b.sext(call(b, "llvm.vector.reduce.add.v8i32", once, result=I32), I64)

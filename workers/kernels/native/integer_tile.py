@@ -48,6 +48,9 @@ SIZES: Final = {"u8": 1, "s8": 1, "u16": 2, "s16": 2, "s32": 4, "f32": 4}
 _ROUND: Final = 12582912.0
 #: The largest float32 that an int32 holds.
 _MOST: Final = 2147483520.0
+#: Bits of registers of which two vectors of results are packed together, and LLVM's intrinsics that saturate 16 bits to bytes.
+_PAIRED: Final = 256
+_PACKS: Final = {"u8": "llvm.x86.avx2.packuswb", "s8": "llvm.x86.avx2.packsswb"}
 #: Bits of registers of which lanes are stored by a mask as fast as all.
 _HAS_MASKS: Final = 512
 _V8: Final = ir.VectorType(I8, LANES)
@@ -212,6 +215,7 @@ def emit_stores(b: Builder, shape: IntegerTile, a: TileArguments, sums: list[Val
     """Store sums, position by position, as the shape says: scaled, with what is added, bounded and rounded."""
 
     by_pieces = shape.bits < _HAS_MASKS and not shape.straddles
+    by_pairs = shape.bits == _PAIRED and shape.dtype in _PACKS and not shape.exact
 
     def stores(part: bool) -> None:
         first: list[tuple[list[Value], list[Value]]] = [([], []) for _ in range(shape.blocks)]
@@ -222,6 +226,7 @@ def emit_stores(b: Builder, shape: IntegerTile, a: TileArguments, sums: list[Val
         )
         bounds = splat(b, a.lower), splat(b, a.upper)
         weight, point = splat(b, a.weight), splat(b, b.trunc(a.point, I32))
+        places, results = [], []
         for number, value in enumerate(sums):
             position, j = divmod(number, shape.blocks)
             to, other = (
@@ -236,7 +241,14 @@ def emit_stores(b: Builder, shape: IntegerTile, a: TileArguments, sums: list[Val
                 if shape.residual:
                     value = fma(b, load_float(b, other, shape.residual, masks[j]), weight, value)
                 value = minimum(b, maximum(b, value, bounds[0]), bounds[1])
-                value = narrowed(b, value, shape.dtype, point)
+                if not by_pairs:
+                    value = narrowed(b, value, shape.dtype, point)
+            places.append(to)
+            results.append(value)
+        if by_pairs:
+            results = _bytes_of_pairs(b, results, shape.dtype, point)
+        for number, (to, value) in enumerate(zip(places, results, strict=True)):
+            j = number % shape.blocks
             if part and by_pieces:
                 first[j][0].append(to)
                 first[j][1].append(value)
@@ -257,6 +269,31 @@ def emit_stores(b: Builder, shape: IntegerTile, a: TileArguments, sums: list[Val
             stores(True)
         with whole:
             stores(False)
+
+
+def _bytes_of_pairs(b: Builder, values: list[Value], dtype: str, point: Value) -> list[Value]:
+    """Return floats as bytes as `narrowed` does, two vectors at a time: packing two costs what packing one does."""
+    found: list[Value] = []
+    words = [_words(b, value, point) for value in values]
+    for at in range(0, len(words), 2):
+        pair = words[at], words[min(at + 1, len(words) - 1)]
+        packed = call(b, _PACKS[dtype], *pair, result=ir.VectorType(I8, 32))
+        parts = b.bitcast(packed, ir.VectorType(I32, 8))
+        for half in range(len(words[at : at + 2])):
+            order = ir.Constant(ir.VectorType(I32, 4), [2 * half + number for number in (0, 4, 1, 5)])
+            found.append(b.bitcast(b.shuffle_vector(parts, parts, order), _V8))
+    return found
+
+
+def _words(b: Builder, value: Value, point: Value) -> Value:
+    """Return bounded floats, rounded to even and added to ``point``, in 16 bits: four of each half in turn."""
+    halves = []
+    for start in (0, LANES // 2):
+        order = ir.Constant(ir.VectorType(I32, LANES // 2), list(range(start, start + LANES // 2)))
+        of, plus = (b.shuffle_vector(each, each, order) for each in (value, point))
+        whole = call(b, "llvm.x86.avx.cvt.ps2dq.256", of, result=ir.VectorType(I32, LANES // 2))
+        halves.append(b.add(whole, plus))
+    return call(b, "llvm.x86.avx2.packssdw", *halves, result=ir.VectorType(I16, LANES))
 
 
 def _mask(b: Builder, shape: IntegerTile, a: TileArguments, j: int) -> Value:

@@ -20,6 +20,11 @@ QUADS_ROOM: Final = 16 << 10
 QUADS_OF_WEIGHTS_ROOM: Final = 10 << 10
 #: Groups of four inputs whose weights in 16 bits a product has room for on the stack.
 CROSSED_GROUPS: Final = 2048
+#: Bytes of rows in 16 bits, and groups of four inputs, that a product of strips of rows has room for on the stack. Rows have a
+#: multiple of so many inputs.
+STRIP_BYTES: Final = 128 << 10
+STRIP_GROUPS: Final = 512
+STRIP_INPUTS: Final = 32
 #: Strides along the width that vectors are interleaved for.
 INTERLEAVED: Final = (1, 2, 4, 8)
 #: Bytes of scratch memory of `dynamic_lstm`: the range of a state, then its scale and its zero point.

@@ -121,6 +121,31 @@ def test_pointwise_convolutions_are_products_of_all_positions(native: NativeRunn
     np.testing.assert_array_equal(got[Arg.DST], sums(shape, src, weights, point), str(point))
 
 
+@pytest.mark.parametrize("signed", [False, True])
+@pytest.mark.parametrize(
+    "sizes", [(2, 96, 50, 1, (29, 31)), (1, 416, 24, 2, (45, 51)), (1, 64, 33, 1, (1, 2300))], ids=str
+)
+def test_pointwise_convolutions_of_many_positions_widen_them_by_strips(
+    native: NativeRunner, sizes: tuple[int, int, int, int, tuple[int, int]], signed: bool
+) -> None:
+    rng = np.random.default_rng(random.SystemRandom().randrange(1 << 32))
+    images, inputs, outputs, stride, size = sizes
+    # Given images whose strips begin amid a line, the least and the greatest numbers among theirs, and sampled positions
+    dtype = "s8" if signed else "u8"
+    shape = Shape(inputs, outputs, 1, (1, 1), (stride, stride), 1, (0, 0), size)
+    src, weights = largest(rng, dtype, images, inputs, *size), largest(rng, "s8", outputs, inputs, 1, 1)
+    src[:, :, 0, 0], src[:, :, -1, -1] = LIMITS[dtype]
+    weights[0], weights[-1] = -128, 127
+    point = random.choice([LEAST_POINT, 0, 77, MOST_POINT, 40000])
+    attr = PrimitiveAttr((), (), (Quantisation(Arg.SRC),))
+    pd = primitive_desc(described(shape, src, dtype, None, "s32"), attr, TARGET)
+    got = native.results(pd, {Arg.SRC: src, Arg.WEIGHTS: weights, zero_points_of(Arg.SRC): np.array([point])})
+    # Then sums are exact, and no copy of the whole source is made
+    assert pd.impl_name() == "native:integer_pairs"
+    assert generators(pd) == ["integer_terms", "integer_crossed_strips"]
+    np.testing.assert_array_equal(got[Arg.DST], sums(shape, src, weights, point).astype(np.int32), str(point))
+
+
 @pytest.mark.parametrize(
     "sizes", [(23, 512, 512), (64, 512, 16), (24, 64, 64), (40, 4 * CROSSED_GROUPS + 4, 32), (64, 510, 64)], ids=str
 )
