@@ -28,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import numpy as np
 import onednn
 import onnxruntime
-from measure import SHORT, alternate, arguments, record, settle, sized
+from measure import alternate, arguments, record, settle, sized
 from numpy.typing import NDArray
 from onnx import helper, numpy_helper
 
@@ -266,7 +266,11 @@ def compare(problem: Problem, found: Contestants, wanted: Array, threads: int) -
         return (now() - start) / repeat
 
     def measured(run: Callable[[], Any]) -> Callable[[], float]:
-        repeat = 1 if SHORT else max(1, math.ceil(_LEAST_S / seconds(run, 3)))
+        # First calls prepare later ones: three of poolrt's take 0.8 ms each for a product of 8 us. Of few calls after a rest, all
+        # find a slow processor and cold caches; of many, some do.
+        repeat = sized(3, 1)
+        for _ in range(sized(3, 0)):
+            repeat = max(1, math.ceil(_LEAST_S / seconds(run, repeat)))
 
         def once() -> float:
             if threads > 1:
