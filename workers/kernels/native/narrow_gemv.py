@@ -10,12 +10,15 @@ import numpy as np
 from ...desc.data_type import item_size
 from .compiler import types
 from .narrow_results import make_results
-from .narrow_sums import add_rows, sum_columns, sum_packed
+from .narrow_sums import add_rows, sum_blocks, sum_columns, sum_packed
 from .vec import iload, vset, vstore
 
 #: ISA level -> sums at once, each of them a vector of 16: they fill half of the registers at most. On lower levels
 #: conversions need the registers: products use `narrow_gemm`.
 _SUMS: Final = {"x86-64-v4": 8, "x86-64-v3": 4}
+#: ISA levels that sum several blocks of packed columns together for so many rows, as `gemv` does.
+_IN_STREAMS: Final = ("x86-64-v3",)
+_FEW: Final = 2
 
 
 def make(
@@ -35,8 +38,10 @@ def make(
     one product.
     """
     sums_at_once = _SUMS.get(isa, 1)
-    make_sums = {"packed": _packed, "rows": _rows, "columns": _columns}[order]
-    compute = make_sums(sums_at_once, heights, right)
+    if order == "packed":
+        compute = _packed(sums_at_once, heights, right, isa in _IN_STREAMS and max(heights) <= _FEW)
+    else:
+        compute = {"rows": _rows, "columns": _columns}[order](sums_at_once, heights, right)
     write = make_results(bias, dst)
     size, bias_size = item_size(dst), item_size(bias or "f32")
 
@@ -66,14 +71,23 @@ def make(
     return gemv, types.void(*[types.int64] * 19, types.float64, types.float64)
 
 
-def _packed(sums_at_once: int, heights: tuple[int, ...], dtype: str) -> Callable[..., None]:
+def _packed(sums_at_once: int, heights: tuple[int, ...], dtype: str, in_streams: bool) -> Callable[..., None]:
     total = sum_packed(heights, sums_at_once, dtype)
+    several = sum_blocks(heights if in_streams else (1,), sums_at_once if in_streams else 1, dtype)
 
     def compute(
         left: int, left_row: int, right: int, first: int, count: int, tiles: int, height: int, large: int, K: int,
         block: int, step: int, to: int, to_row: int,
     ) -> None:  # fmt: skip
-        for j in range(0, count, 16):
+        begun = 0
+        if in_streams:
+            # These rows are one tile.
+            width = sums_at_once // height * 16
+            begun = count // width * width
+            for j in range(0, begun, width):
+                at = right + (first + j) // 16 * block
+                several(height, left, left_row, at, block, K, to + j * 4, to_row)
+        for j in range(begun, count, 16):
             factors = right + (first + j) // 16 * block
             for tile in range(tiles):
                 row = tile * height - max(0, tile - large)

@@ -14,6 +14,7 @@ from .vec import (
     F32,
     I64,
     LANES,
+    WIDTH,
     Builder,
     Value,
     constant,
@@ -29,6 +30,8 @@ from .vec import (
 #: Bytes of packed columns that are asked for before they are read: a processor by itself asks for fewer than memory needs
 #: time for, since it stops at each page and the sums of an element take several cycles.
 _AHEAD: Final = 8192
+#: Inputs that are multiplied by several blocks of columns in a turn of the loop: 2 ** n.
+_TURN: Final = 4
 
 
 def sum_packed(heights: Sequence[int], sums_at_once: int, dtype: str) -> Any:
@@ -57,6 +60,59 @@ def sum_packed(heights: Sequence[int], sums_at_once: int, dtype: str) -> Any:
         return types.void(*[types.int64] * 7), emit
 
     return total
+
+
+def sum_blocks(heights: Sequence[int], sums_at_once: int, dtype: str) -> Any:
+    """Return the intrinsic that writes the sums of K products of several blocks of 16 packed columns, for each row of a tile.
+
+    Each block is a stream of its own in memory, of which a processor reads several at the same time. A tile of n rows
+    has ``sums_at_once`` // n blocks. Its arguments: rows; the address of the left rows and the distance from row to row, that of
+    the first block and the distance of the next, K, the address of the sums and the distance from row to row, in bytes.
+    """
+
+    @intrinsic
+    def total(_: Any, rows: Any, left: Any, left_row: Any, right: Any, block: Any, K: Any, to: Any, to_row: Any) -> Any:
+        def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
+            done = b.append_basic_block("computed")
+            places = {height: b.append_basic_block("tile") for height in heights}
+            # A number of no tile takes the last one's place.
+            chosen = b.switch(a[0], list(places.values())[-1])
+            for height, place in places.items():
+                chosen.add_case(I64(height), place)
+                b.position_at_end(place)
+                _emit_blocks(b, height, sums_at_once // height, dtype, a[1:])
+                b.branch(done)
+            b.position_at_end(done)
+            return context.get_dummy_value()
+
+        return types.void(*[types.int64] * 8), emit
+
+    return total
+
+
+def _emit_blocks(b: Builder, rows: int, count: int, dtype: str, arguments: list[Value]) -> None:
+    """Emit the sums of a tile of some rows and ``count`` blocks, `_TURN` inputs in a turn of the loop."""
+    left, left_row, right, block, K, to, to_row = arguments
+    lefts = [b.add(left, b.mul(left_row, I64(i))) for i in range(rows)]
+    blocks = [b.add(right, b.mul(block, I64(j))) for j in range(count)]
+
+    def add(k: Value, sums: Sequence[Value], inputs: int) -> list[Value]:
+        found = list(sums)
+        for number in range(inputs):
+            input_ = b.add(k, I64(number))
+            factors = [spread(b, b.add(row, b.mul(input_, I64(4)))) for row in lefts]
+            for j, at in enumerate(blocks):
+                column = emit_load(b, b.add(at, b.mul(input_, I64(LANES * item_size(dtype)))), dtype)
+                for i, factor in enumerate(factors):
+                    found[i * count + j] = fma(b, factor, column, found[i * count + j])
+        return found
+
+    whole = b.and_(K, I64(-_TURN))
+    sums = carry(b, I64(0), whole, _TURN, [constant(0.0)] * (count * rows), lambda k, s: add(k, s, _TURN))
+    sums = carry(b, whole, K, 1, sums, lambda k, s: add(k, s, 1))
+    for i in range(rows):
+        for j in range(count):
+            store(b, b.add(to, b.add(b.mul(to_row, I64(i)), I64(WIDTH * j))), sums[i * count + j])
 
 
 def _emit_tile(b: Builder, rows: int, count: int, dtype: str, arguments: list[Value]) -> None:

@@ -121,6 +121,16 @@ def test_an_error_is_that_of_sums_in_float32(native: NativeRunner, isa: str, pro
     check(native, isa, *problem)
 
 
+def test_one_row_and_two_are_multiplied_by_any_number_of_packed_blocks(native: NativeRunner, isa: str) -> None:
+    # AVX2 sums four blocks together for one row, two for two, and those at the end one by one; an item of work has eight.
+    rng = np.random.default_rng()
+    for rows in (1, 2):
+        for dtype in ("f16", "bf16"):
+            for columns in (64, 80, *(int(n) for n in rng.integers(33, 300, 2))):
+                shape, kinds = (rows, columns, int(rng.integers(1, 70))), ("f32", dtype, dtype, dtype)
+                check(native, isa, shape, ((2,), (2,)), kinds, ("rows", "packed"), "r")
+
+
 #: Rows, and the layout of weights.
 INNER = ((1, "packed"), (1, "columns"), (30, "rows"), (30, "columns"), (4, "packed"))
 
