@@ -30,7 +30,7 @@ from poolrt.workers.desc import (
 )
 from poolrt.workers.implementations.contract import REFERENCE
 from tests.references import reference
-from tests.references.data_types import rounded
+from tests.references.data_types import FLOATS, rounded
 from tests.references.magnitudes import gradient_magnitudes
 from tests.references.pooling import pooling_winners
 from tests.workers.desc.layouts import LAYOUTS, laid_out
@@ -43,6 +43,8 @@ from .trees import random_trees
 
 Array = NDArray[Any]
 EPSILON: Final = 2.0**-23
+#: Most elements of a product whose magnitudes of up to 6 leave it in the range of f32.
+FEW_FACTORS: Final = 40
 #: Their steps multiply the errors of the steps before, by up to the size of the weights.
 RECURRENT: Final = ("rnn", "lstm", "gru", "dynamic_lstm")
 #: Relative errors that implementations made for speed may have in f32. What is not here is exact, or rounded once.
@@ -117,6 +119,8 @@ def values(op: OpDesc, attr: PrimitiveAttr, seed: int) -> dict[int, Array]:
         args[Arg.SRC_1], args[Arg.SRC_2], args[Arg.WEIGHTS] = random_trees(op, seed)
     if isinstance(op, Determinant):
         args[Arg.SRC] = permuted_triangles(op, seed)
+    if isinstance(op, Reduction) and op.algorithm == "mul" and op.src.dtype in FLOATS and factors(op) > FEW_FACTORS:
+        args[Arg.SRC] = factors_near_one(op, seed)
     if isinstance(op, DynamicLstm):
         # A byte that is the next one for a rounding of a state matters less than the allowed error.
         args[Arg.SCALE] = np.full(op.scales.dims, 2.0**-14)
@@ -130,6 +134,22 @@ def values(op: OpDesc, attr: PrimitiveAttr, seed: int) -> dict[int, Array]:
     elif Arg.WORKSPACE in args:
         args[Arg.WORKSPACE] = np.random.default_rng(seed).integers(0, 2, args[Arg.WORKSPACE].shape)
     return args
+
+
+def factors(op: Reduction) -> int:
+    """Return how many elements each product has."""
+    return op.src.elements // max(op.dst.elements, 1)
+
+
+def factors_near_one(op: Reduction, seed: int) -> Array:
+    """Return multiples of 1/64 near 1 and -1, and few zeros, for products of many.
+
+    Of others, some products would be infinite and some 0, by chance and by their order, and together NaN.
+    """
+    rng = np.random.default_rng(seed)
+    magnitudes = 1 + rng.integers(-8, 9, op.src.dims) / 64
+    is_zero = rng.random(op.src.dims) < 0.25 / factors(op)
+    return np.asarray(np.where(is_zero, 0.0, rng.choice((-1.0, 1.0), op.src.dims) * magnitudes))
 
 
 def summand(op: OpDesc, args: dict[int, Array], implementation: str, arg: int) -> Array | float:
@@ -188,6 +208,6 @@ def threshold(op: OpDesc, dtype: str, implementation: str) -> float:
     if dtype == "f32" and not implementation.startswith(REFERENCE):
         if isinstance(op, Reduction) and op.algorithm == "mul" and op.dst.elements:
             # Each multiplication rounds, by at most half a unit.
-            return max(FAST[kind], op.src.elements // op.dst.elements * EPSILON / 2)
+            return max(FAST[kind], factors(op) * EPSILON / 2)
         return FAST.get(kind, 0.0)
     return DIFFERENCES.get(kind, LAST_PLACE[dtype]) if dtype == "f64" else LAST_PLACE.get(dtype, 0.0)
