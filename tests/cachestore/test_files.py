@@ -117,8 +117,9 @@ def test_a_lease_that_a_process_holds_is_not_swept_however_old_its_last_beat_see
     left.touch()
     for digest in DIGESTS[:2]:
         os.utime(tmp_path / "creating" / digest, (1, 1))
-    # When the folder is swept, then only the second has gone, and nobody gets the first
+    # When the folder is swept
     tier.sweep(1, 10)
+    # Then only the second has gone, and nobody gets the first
     assert [path.name for path in (tmp_path / "creating").iterdir()] == [DIGESTS[0]]
     assert tier.file_lease(DIGESTS[0], 10.0).take(0.0) is None
     held.end()

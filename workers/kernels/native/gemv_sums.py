@@ -58,38 +58,54 @@ def sum_packed(count: int, ahead: int = 0) -> Any:
 def sum_blocks(count: int) -> Any:
     """Return the intrinsic that writes the sums of K products of ``count`` blocks of 16 packed columns.
 
-    Each block is a stream of its own in memory, of which a processor reads several at the same time. Its arguments: the
-    address of the left row, whose inputs are adjacent, that of the first block and the distance of the next in bytes, K,
-    and the address of the sums.
+    Its arguments: the address of the left row, whose inputs are adjacent, that of the first block and the distance of the next
+    in bytes, K, and the address of the sums.
     """
 
     @intrinsic
     def total(_: Any, left: Any, right: Any, block: Any, K: Any, to: Any) -> Any:
         def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
             left, right, block, K, to = a
-            blocks = [b.add(right, b.mul(block, I64(number))) for number in range(count)]
-
-            def add(k: Value, sums: Sequence[Value], inputs: int) -> list[Value]:
-                found = list(sums)
-                for number in range(inputs):
-                    factor = spread(b, b.add(left, b.mul(b.add(k, I64(number)), I64(4))))
-                    place = b.mul(b.add(k, I64(number)), I64(WIDTH))
-                    found = [
-                        fma(b, factor, load(b, b.add(at, place)), value)
-                        for at, value in zip(blocks, found, strict=True)
-                    ]
-                return found
-
-            whole = b.and_(K, I64(-_TURN))
-            sums = carry(b, I64(0), whole, _TURN, [constant(0.0)] * count, lambda k, sums: add(k, sums, _TURN))
-            sums = carry(b, whole, K, 1, sums, lambda k, sums: add(k, sums, 1))
-            for number, value in enumerate(sums):
-                store(b, b.add(to, I64(WIDTH * number)), value)
+            emit_blocks(b, (1, count), WIDTH, load, [left, I64(0), right, block, K, to, I64(0)])
             return context.get_dummy_value()
 
         return types.void(*[types.int64] * 5), emit
 
     return total
+
+
+def emit_blocks(
+    b: Builder, shape: tuple[int, int], width: int, load_columns: Callable[[Builder, Value], Value], arguments: list[Value]
+) -> None:  # fmt: skip
+    """Emit the sums of products of some rows and blocks of 16 packed columns, `_TURN` inputs in a turn of the loop.
+
+    ``shape`` says how many rows and blocks, ``load_columns`` reads 16 columns of ``width`` bytes. Each block is a stream of its
+    own in memory, of which a processor reads several at the same time. The arguments: the address of the left rows and the
+    distance from row to row, that of the first block and the distance of the next, K, the address of the sums and the distance
+    from row to row, in bytes.
+    """
+    rows, count = shape
+    left, left_row, right, block, K, to, to_row = arguments
+    lefts = [b.add(left, b.mul(left_row, I64(i))) for i in range(rows)]
+    blocks = [b.add(right, b.mul(block, I64(j))) for j in range(count)]
+
+    def add(k: Value, sums: Sequence[Value], inputs: int) -> list[Value]:
+        found = list(sums)
+        for number in range(inputs):
+            input_ = b.add(k, I64(number))
+            factors = [spread(b, b.add(row, b.mul(input_, I64(4)))) for row in lefts]
+            for j, at in enumerate(blocks):
+                columns = load_columns(b, b.add(at, b.mul(input_, I64(width))))
+                for i, factor in enumerate(factors):
+                    found[i * count + j] = fma(b, factor, columns, found[i * count + j])
+        return found
+
+    whole = b.and_(K, I64(-_TURN))
+    sums = carry(b, I64(0), whole, _TURN, [constant(0.0)] * (count * rows), lambda k, s: add(k, s, _TURN))
+    sums = carry(b, whole, K, 1, sums, lambda k, s: add(k, s, 1))
+    for i in range(rows):
+        for j in range(count):
+            store(b, b.add(to, b.add(b.mul(to_row, I64(i)), I64(WIDTH * j))), sums[i * count + j])
 
 
 def sum_part(count: int) -> Any:

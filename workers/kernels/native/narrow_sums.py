@@ -9,12 +9,11 @@ from ...desc.data_type import item_size
 from .compiler import types
 from .compiler.language import intrinsic
 from .elements import STORED, emit_load, masked_load, widened
-from .gemv_sums import carry, spread
+from .gemv_sums import carry, emit_blocks, spread
 from .vec import (
     F32,
     I64,
     LANES,
-    WIDTH,
     Builder,
     Value,
     constant,
@@ -30,8 +29,6 @@ from .vec import (
 #: Bytes of packed columns that are asked for before they are read: a processor by itself asks for fewer than memory needs
 #: time for, since it stops at each page and the sums of an element take several cycles.
 _AHEAD: Final = 8192
-#: Inputs that are multiplied by several blocks of columns in a turn of the loop: 2 ** n.
-_TURN: Final = 4
 
 
 def sum_packed(heights: Sequence[int], sums_at_once: int, dtype: str) -> Any:
@@ -65,10 +62,9 @@ def sum_packed(heights: Sequence[int], sums_at_once: int, dtype: str) -> Any:
 def sum_blocks(heights: Sequence[int], sums_at_once: int, dtype: str) -> Any:
     """Return the intrinsic that writes the sums of K products of several blocks of 16 packed columns, for each row of a tile.
 
-    Each block is a stream of its own in memory, of which a processor reads several at the same time. A tile of n rows
-    has ``sums_at_once`` // n blocks. Its arguments: rows; the address of the left rows and the distance from row to row, that of
-    the first block and the distance of the next, K, the address of the sums and the distance from row to row, in bytes.
+    A tile of n rows has ``sums_at_once`` // n blocks. Its arguments: rows, and those of `emit_blocks`.
     """
+    width = LANES * item_size(dtype)
 
     @intrinsic
     def total(_: Any, rows: Any, left: Any, left_row: Any, right: Any, block: Any, K: Any, to: Any, to_row: Any) -> Any:
@@ -80,7 +76,7 @@ def sum_blocks(heights: Sequence[int], sums_at_once: int, dtype: str) -> Any:
             for height, place in places.items():
                 chosen.add_case(I64(height), place)
                 b.position_at_end(place)
-                _emit_blocks(b, height, sums_at_once // height, dtype, a[1:])
+                emit_blocks(b, (height, sums_at_once // height), width, lambda b, at: emit_load(b, at, dtype), a[1:])
                 b.branch(done)
             b.position_at_end(done)
             return context.get_dummy_value()
@@ -88,31 +84,6 @@ def sum_blocks(heights: Sequence[int], sums_at_once: int, dtype: str) -> Any:
         return types.void(*[types.int64] * 8), emit
 
     return total
-
-
-def _emit_blocks(b: Builder, rows: int, count: int, dtype: str, arguments: list[Value]) -> None:
-    """Emit the sums of a tile of some rows and ``count`` blocks, `_TURN` inputs in a turn of the loop."""
-    left, left_row, right, block, K, to, to_row = arguments
-    lefts = [b.add(left, b.mul(left_row, I64(i))) for i in range(rows)]
-    blocks = [b.add(right, b.mul(block, I64(j))) for j in range(count)]
-
-    def add(k: Value, sums: Sequence[Value], inputs: int) -> list[Value]:
-        found = list(sums)
-        for number in range(inputs):
-            input_ = b.add(k, I64(number))
-            factors = [spread(b, b.add(row, b.mul(input_, I64(4)))) for row in lefts]
-            for j, at in enumerate(blocks):
-                column = emit_load(b, b.add(at, b.mul(input_, I64(LANES * item_size(dtype)))), dtype)
-                for i, factor in enumerate(factors):
-                    found[i * count + j] = fma(b, factor, column, found[i * count + j])
-        return found
-
-    whole = b.and_(K, I64(-_TURN))
-    sums = carry(b, I64(0), whole, _TURN, [constant(0.0)] * (count * rows), lambda k, s: add(k, s, _TURN))
-    sums = carry(b, whole, K, 1, sums, lambda k, s: add(k, s, 1))
-    for i in range(rows):
-        for j in range(count):
-            store(b, b.add(to, b.add(b.mul(to_row, I64(i)), I64(WIDTH * j))), sums[i * count + j])
 
 
 def _emit_tile(b: Builder, rows: int, count: int, dtype: str, arguments: list[Value]) -> None:

@@ -43,19 +43,25 @@ def with_gaps(md: MemoryDesc, row: int, column: int) -> MemoryDesc:
     return MemoryDesc(md.dims, md.dtype, strides=(*steps, row, column))
 
 
+def check_row(native: NativeRunner, isa: str, outer: int, weights: MemoryDesc) -> None:
+    """Check products of ``outer`` rows, one each, by a matrix, which one kernel computes: alone and with post-ops."""
+    _, depth, columns = weights.dims
+    dst = plain(outer, 1, columns)
+    for steps in ((), (RELU, residual(dst))):
+        op = Matmul(plain(outer, 1, depth), weights, plain(1, 1, columns), dst)
+        args = {int(arg): integers(md.dims, int(arg)) for arg, md in op.memories().items() if arg != Arg.DST}
+        attr = PrimitiveAttr(steps)
+        pd = primitive_desc(op, attr, target_of(isa))
+        assert [spec.generator for spec in pd.program().kernels] == ["gemv"]
+        native.check(Case(f"{outer} x {depth}x{columns}", pd.op, {**args, **post_op_args(steps)}, attr), isa)
+
+
 def test_a_row_is_multiplied_by_any_number_of_blocks_of_packed_columns(native: NativeRunner, isa: str) -> None:
     # Levels sum four blocks of 16 columns together, or one; an item of work has eight.
     generator = np.random.default_rng()
     for columns in (16, 64, 80, 128, *(int(n) for n in generator.integers(49, 300, 4))):
         depth, outer = int(generator.integers(1, 70)), int(generator.integers(1, 4))
-        dst, weights = plain(outer, 1, columns), MemoryDesc((1, depth, columns), "f32").with_tag("aCb16c")
-        for steps in ((), (RELU, residual(dst))):
-            op = Matmul(plain(outer, 1, depth), weights, plain(1, 1, columns), dst)
-            args = {int(arg): integers(md.dims, int(arg)) for arg, md in op.memories().items() if arg != Arg.DST}
-            attr = PrimitiveAttr(steps)
-            pd = primitive_desc(op, attr, target_of(isa))
-            assert [spec.generator for spec in pd.program().kernels] == ["gemv"]
-            native.check(Case(f"{outer} x {depth}x{columns}", pd.op, {**args, **post_op_args(steps)}, attr), isa)
+        check_row(native, isa, outer, MemoryDesc((1, depth, columns), "f32").with_tag("aCb16c"))
 
 
 def test_a_row_whose_inputs_are_apart_is_multiplied_by_packed_columns_near_and_far(
@@ -398,15 +404,8 @@ def test_one_row_by_near_rows_and_by_distant_ones_gives_the_same(native: NativeR
         depth, outer = int(generator.integers(1, 70)), int(generator.integers(1, 4))
         if (columns, gap) == (64, 1 << 13):
             depth += 20
-        dst = plain(outer, 1, columns)
-        weights = MemoryDesc((1, depth, columns), "f32", strides=(depth * (columns + gap), columns + gap, 1))
-        for steps in ((), (RELU, residual(dst))):
-            op = Matmul(plain(outer, 1, depth), weights, plain(1, 1, columns), dst)
-            args = {int(arg): integers(md.dims, int(arg)) for arg, md in op.memories().items() if arg != Arg.DST}
-            attr = PrimitiveAttr(steps)
-            pd = primitive_desc(op, attr, target_of(isa))
-            assert [spec.generator for spec in pd.program().kernels] == ["gemv"]
-            native.check(Case(f"{outer} x {depth}x{columns}", pd.op, {**args, **post_op_args(steps)}, attr), isa)
+        strides = (depth * (columns + gap), columns + gap, 1)
+        check_row(native, isa, outer, MemoryDesc((1, depth, columns), "f32", strides=strides))
 
 
 def test_a_source_without_adjacent_elements_is_refused() -> None:
