@@ -318,7 +318,7 @@ def attention(rng: Random) -> OpDesc:
 
 def matmul_nbits(rng: Random) -> OpDesc:
     (columns, rows, depth), bits = dims(rng, 3, False), rng.choice((4, 8))
-    nbytes = rng.choice((2, 4))
+    nbytes = rng.choice((2, 4, 8, 16))
     blocks = -(-depth * bits // (8 * nbytes))
     points = rng.choice((None, _md((columns, blocks)), _md((columns, -(-blocks * bits // 8)), "u8")))
     bias = _md((columns,)) if rng.random() < 0.5 else None

@@ -173,8 +173,9 @@ def _plain_rows() -> Iterator[str]:
 def _section(engine: str, target: Target) -> str:
     titles = {
         "cpu": "On x86-64-v4 with VNNI, BF16 and AMX; processors without these have all except those that end with `_vnni`, "
-        "`_bf16` or `_amx`. Those with registers of 256 bits also have `native:integer_winograd` and `native:packed_bytes`, "
-        "and with AVX-VNNI those with `_vnni` but `native:depthwise_integer_vnni`.",
+        "`_bf16` or `_amx`. Those with registers of 256 bits also have `native:integer_winograd`, `native:packed_bytes` and "
+        "`native:matmul_nbits_bytes`, and with AVX-VNNI those with `_vnni` but `native:depthwise_integer_vnni` and "
+        "`native:matmul_nbits_vnni`.",
         "opencl": "On PoCL; a device without double precision has no f64, s64 and u64.",
     }
     head = (f"\n## {engine}\n", f"{titles[engine]}\n", "| operation | propagation | data types | implementations |")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from poolrt.cachestore.deferred_dataclass import fields, replace
 
@@ -11,19 +11,25 @@ from ...desc import Arg, MatmulNbits, MemoryDesc, PrimitiveAttr
 from ...engines.target import Target
 from ...kernels.spec import KernelSpec
 from ..program import LaunchArgument, Program
+from .blocks import LANES
 from .convolution_tiles import output_blocks, product_tiles
 from .nest_builder import NestBuilder
 from .product import describe_left, lanes, pack_left
 from .product_shape import Shape, moved
 
-#: Layouts with 16 columns side by side.
-_WEIGHTS: Final = "Abc16a"
+#: Layouts with 16 columns side by side, and of weights four bytes of each.
+_WEIGHTS: Final = "AbC16a4c"
 _BLOCKS: Final = "Ab16a"
 #: ISA level -> most rows whose tiles convert weights, each for itself; of smaller tiles there are more for as many rows.
 _FEW: Final = {"x86-64-v4": 16}
 _FEW_OF_SMALL_TILES: Final = 4
 #: ISA level -> most rows of a tile, whose sums are in registers.
 _ROWS: Final = {"x86-64-v4": 8, "x86-64-v3": 4}
+#: Most rows that are multiplied as whole numbers, and those of a tile.
+_FEW_PLANES: Final = {"vnni": 16, "bytes": 1}
+_PLANE_ROWS: Final = 4
+#: Bits of weights -> most inputs of a block whose sums are below 2**31.
+_BLOCK_OF_PLANES: Final = {4: 4096, 8: 256}
 #: Bytes of converted columns, which the second-level cache holds.
 _STRIP: Final = 1 << 20
 _NONE: Final[LaunchArgument] = ("i", 0)
@@ -66,21 +72,74 @@ class NativeMatmulNbits:
         if op.dst.elements == 0:
             return Program((), ())
         build = NestBuilder(bytes(64))
-        weights, scales = (_factor(build, arg, op.memories()[arg]) for arg in (Arg.WEIGHTS, Arg.SCALE))
-        points, kind, line = _NONE, "", 0
-        if op.points is not None:
-            points = _factor(build, Arg.SHIFT, op.points)
-            kind = "bytes" if op.points.dtype == "u8" else "floats"
-            line = op.points.dims[1] * (16 if kind == "bytes" else 64)
-        factors = (weights, scales, points)
-        if op.src.dims[0] > _FEW.get(target.isa, _FEW_OF_SMALL_TILES):
-            _describe_strips(build, op, factors, kind, line, target.isa)
-        else:
-            _describe_rows(build, op, factors, kind, line, target.isa)
+        self._describe(build, op, _factors(build, op), target.isa)
         return build.program()
 
+    def _describe(self, build: NestBuilder, op: MatmulNbits, factors: _Factors, isa: str) -> None:
+        if op.src.dims[0] > _FEW.get(isa, _FEW_OF_SMALL_TILES):
+            _describe_strips(build, op, factors, isa)
+        else:
+            _describe_rows(build, op, factors, isa)
 
-_Factors = tuple[LaunchArgument, LaunchArgument, LaunchArgument]
+
+class NativeMatmulNbitsPlanes(NativeMatmulNbits):
+    """The same for few rows, whose elements become three bytes; blocks are multiples of 16 inputs.
+
+    ``vnni`` takes up to 16 rows, ``bytes`` one by weights of 4 bits on AVX2.
+    """
+
+    def __init__(self, how: str) -> None:
+        self.name = f"native:matmul_nbits_{how}"
+        self._how = how
+        self.extensions = ("avx512_vnni",) if how == "vnni" else ()
+
+    def reject(self, op: MatmulNbits, attr: PrimitiveAttr, target: Target) -> str | None:
+        if why := target.lack_of(self.extensions):
+            return why
+        if self._how == "bytes" and (target.isa != "x86-64-v3" or op.bits != 4):
+            return f"{op.bits} bits on {target.isa}; only 4 on x86-64-v3 are supported"
+        most, block = _FEW_PLANES[self._how], _BLOCK_OF_PLANES[op.bits]
+        if op.src.dims[0] > most:
+            return f"{op.src.dims[0]} rows; at most {most} are supported"
+        if op.block % LANES or op.block > block:
+            return f"blocks of {op.block}; only multiples of {LANES} up to {block} are supported"
+        return super().reject(op, attr, target)
+
+    def _describe(self, build: NestBuilder, op: MatmulNbits, factors: _Factors, isa: str) -> None:
+        """Add the launches that make planes of bytes, and multiply them."""
+        (rows, depth), (columns, blocks, nbytes) = op.src.dims, op.weights.dims
+        planes = build.book(3 * rows * blocks * op.block)
+        scales, sums = (build.book(rows * blocks * 4) for _ in range(2))
+        src: LaunchArgument = ("m", (int(Arg.SRC), 0))
+        numbers = (depth, op.block, blocks)
+        split = KernelSpec.of("nbits_planes", part="planes", how=self._how, rows=1, bits=op.bits, points="")
+        build.launch(split, (src, planes, scales, sums, *(("i", n) for n in numbers)), rows * blocks)
+        bias: LaunchArgument = _NONE if op.bias is None else ("m", (int(Arg.BIAS), 0))
+        args: tuple[LaunchArgument, ...] = (
+            planes, *factors.places, scales, sums, bias, ("m", (int(Arg.DST), 0)),
+            *(("i", n) for n in (rows, columns, nbytes, blocks, factors.line)),
+        )  # fmt: skip
+        tile = -(-rows // -(-rows // _PLANE_ROWS))
+        kernel = KernelSpec.of("nbits_planes", part="rows", how=self._how, rows=tile, bits=op.bits, points=factors.kind)
+        build.launch(kernel, args, -(-columns // 16))
+
+
+class _Factors(NamedTuple):
+    """Places of weights, scales and zero points, the kind of the latter, and bytes of those of 16 columns."""
+
+    places: tuple[LaunchArgument, LaunchArgument, LaunchArgument]
+    kind: str
+    line: int
+
+
+def _factors(build: NestBuilder, op: MatmulNbits) -> _Factors:
+    weights, scales = (_factor(build, arg, op.memories()[arg]) for arg in (Arg.WEIGHTS, Arg.SCALE))
+    if op.points is None:
+        return _Factors((weights, scales, _NONE), "", 0)
+    points, is_packed = _factor(build, Arg.SHIFT, op.points), op.points.dtype == "u8"
+    return _Factors(
+        (weights, scales, points), "bytes" if is_packed else "floats", op.points.dims[1] * (16 if is_packed else 64)
+    )
 
 
 def _packed(md: MemoryDesc) -> str:
@@ -98,7 +157,7 @@ def _factor(build: NestBuilder, arg: Arg, md: MemoryDesc) -> LaunchArgument:
     return to
 
 
-def _describe_rows(build: NestBuilder, op: MatmulNbits, factors: _Factors, kind: str, line: int, isa: str) -> None:
+def _describe_rows(build: NestBuilder, op: MatmulNbits, factors: _Factors, isa: str) -> None:
     """Add the launches for a few rows: weights become floats in registers."""
     (rows, depth), (columns, blocks, nbytes) = op.src.dims, op.weights.dims
     src: LaunchArgument = ("m", (int(Arg.SRC), 0))
@@ -111,14 +170,14 @@ def _describe_rows(build: NestBuilder, op: MatmulNbits, factors: _Factors, kind:
     build.launch(total, (src, sums, *(("i", n) for n in numbers)), rows)
     bias: LaunchArgument = _NONE if op.bias is None else ("m", (int(Arg.BIAS), 0))
     args: tuple[LaunchArgument, ...] = (
-        src, *factors, sums, bias, ("m", (int(Arg.DST), 0)),
-        *(("i", n) for n in (rows, depth, columns, nbytes, blocks, line)),
+        src, *factors.places, sums, bias, ("m", (int(Arg.DST), 0)),
+        *(("i", n) for n in (rows, depth, columns, nbytes, blocks, factors.line)),
     )  # fmt: skip
-    kernel = KernelSpec.of("matmul_nbits", part="rows", rows=tile, bits=op.bits, points=kind)
+    kernel = KernelSpec.of("matmul_nbits", part="rows", rows=tile, bits=op.bits, points=factors.kind)
     build.launch(kernel, args, -(-columns // 16))
 
 
-def _describe_strips(build: NestBuilder, op: MatmulNbits, factors: _Factors, kind: str, line: int, isa: str) -> None:
+def _describe_strips(build: NestBuilder, op: MatmulNbits, factors: _Factors, isa: str) -> None:
     """Add the launches for many rows: some columns after the others become f32, and multiply all rows."""
     (rows, depth), (columns, blocks, nbytes) = op.src.dims, op.weights.dims
     shape = Shape(rows, depth, columns, (((), ()),))
@@ -131,13 +190,13 @@ def _describe_strips(build: NestBuilder, op: MatmulNbits, factors: _Factors, kin
         pack_left(build, shape, op.src, left, (height, large, tiles), 0, depth)
     step, table = build.table([0, depth, 0]), build.table([left.offsets[0], 0, 0])
     room = build.book(together * depth * 64)
-    unpack = KernelSpec.of("matmul_nbits", part="unpack", rows=1, bits=op.bits, points=kind)
+    unpack = KernelSpec.of("matmul_nbits", part="unpack", rows=1, bits=op.bits, points=factors.kind)
     gemm = KernelSpec.of("gemm", heights=heights, blocks=wide, rows=left.along == 4, packs="")
-    strides = (blocks * nbytes * 16, blocks * 64, line)
+    strides = (blocks * nbytes * 16, blocks * 64, factors.line)
     for first in range(0, vectors, together):
         count = min(together, vectors - first)
-        sources = (moved(place, stride * first) for place, stride in zip(factors, strides, strict=True))
-        build.launch(unpack, (*sources, room, *(("i", n) for n in (depth, nbytes, blocks, line))), count)
+        sources = (moved(place, stride * first) for place, stride in zip(factors.places, strides, strict=True))
+        build.launch(unpack, (*sources, room, *(("i", n) for n in (depth, nbytes, blocks, factors.line))), count)
         wanted = min(columns - first * 16, count * 16)
         bias: LaunchArgument = _NONE if op.bias is None else ("m", (int(Arg.BIAS), first * 64))
         sizes = (tiles, height, large, wanted, 1, left.across, *lanes(left, height), depth * 64, 64, 4, columns * 4)
@@ -148,4 +207,4 @@ def _describe_strips(build: NestBuilder, op: MatmulNbits, factors: _Factors, kin
         build.launch(gemm, args, -(-count // wide))
 
 
-IMPLEMENTATIONS = (NativeMatmulNbits(),)
+IMPLEMENTATIONS = (NativeMatmulNbitsPlanes("vnni"), NativeMatmulNbitsPlanes("bytes"), NativeMatmulNbits())

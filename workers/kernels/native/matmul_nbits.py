@@ -15,8 +15,8 @@ from .vec import fstore, vadd, vload_part, vset, vsum
 def make(isa: str, part: str, rows: int, bits: int, points: str) -> tuple[Callable[..., None], Any]:
     """Return the kernel for a ``part``: "sums", "rows" or "unpack".
 
-    Weights have 16 columns side by side, each byte of one block of inputs after the other, and so have scales and zero points
-    (``points``: "" for none, "bytes" for numbers packed as the weights are, "floats").
+    Weights have four bytes of each of 16 columns side by side, one group of inputs after the other. Scales have 16 columns side
+    by side, and so have zero points (``points``: "" for none, "bytes" for numbers packed as the weights are, "floats").
 
     "sums" adds up each block of inputs. Arguments: addresses of src and of the sums, one for each row and block; K, inputs of
     a block, blocks. One item of work is a row.

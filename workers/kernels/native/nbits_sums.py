@@ -26,13 +26,15 @@ from .vec import (
     lanes_below,
     load,
     pointer,
+    splat,
     store,
     vector,
 )
 
 _VB: Final = ir.VectorType(I8, LANES)
-#: Bytes of a column whose numbers are multiplied in one step of a loop; blocks have a multiple of so many.
-_STEP: Final = 4
+#: Bytes of a column that are side by side, and whose numbers are multiplied in one step of a loop; blocks have a multiple of so
+#: many.
+GROUP: Final = 4
 #: Bytes of packed columns that are asked for before they are read, a line at each step.
 _AHEAD: Final = 8192
 #: Sums of one row at most: so many are added at the same time.
@@ -66,12 +68,12 @@ def make_columns(isa: str, rows: int, bits: int, points: str) -> Any:
                 first = b.mul(block, nbytes)
                 last = _least(b, b.add(first, nbytes), whole)
 
-                def add(number: int, at: Value, values: list[Value], parts: int) -> None:
-                    """Multiply the numbers of one byte of each column."""
+                def add(number: int, at: Value, values: list[Value], parts: int, shift: Value | int) -> None:
+                    """Multiply the numbers of one byte of each column: the lowest one of the group at ``at`` after a shift."""
                     place = b.add(at, I64(number))
-                    stored = _bytes(b, b.add(weights, b.mul(place, I64(16))))
+                    stored = load(b, b.add(weights, b.mul(b.and_(at, I64(-GROUP)), I64(LANES))), VI)
                     for part in range(parts):
-                        factor = _number(b, stored, part, bits, table)
+                        factor = _number(b, stored, shift, part, bits, table)
                         offset = b.mul(b.add(b.mul(place, I64(8 // bits)), I64(part)), I64(4))
                         chain = (number * (8 // bits) + part) % per_row
                         for row in range(rows):
@@ -81,23 +83,23 @@ def make_columns(isa: str, rows: int, bits: int, points: str) -> Any:
                 def steps(at: Value, values: Sequence[Value]) -> list[Value]:
                     found = list(values)
                     emit_prefetch(b, b.add(weights, b.add(b.mul(at, I64(16)), I64(_AHEAD))), 2)
-                    for number in range(_STEP):
-                        add(number, at, found, 8 // bits)
+                    for number in range(GROUP):
+                        add(number, at, found, 8 // bits, 8 * number)
                     return found
 
                 def single(at: Value, values: Sequence[Value], parts: int = 8 // bits) -> list[Value]:
                     found = list(values)
-                    add(0, at, found, parts)
+                    add(0, at, found, parts, _place_in_group(b, at))
                     return found
 
-                even = b.add(first, b.and_(b.sub(last, first), I64(-_STEP)))
-                values = carry(b, first, even, _STEP, [constant(0.0)] * (rows * per_row), steps)
+                even = b.add(first, b.and_(b.sub(last, first), I64(-GROUP)))
+                values = carry(b, first, even, GROUP, [constant(0.0)] * (rows * per_row), steps)
                 values = carry(b, even, last, 1, values, single)
                 if bits == 4:
                     # An odd number of inputs leaves half of a byte.
                     end = b.select(b.icmp_signed("<", last, b.add(first, nbytes)), b.add(last, b.and_(K, I64(1))), last)
                     values = carry(b, last, end, 1, values, lambda at, given: single(at, given, 1))
-                scale, zero = load(b, b.add(scales, b.mul(block, I64(64)))), _zero(b, zeros, block, bits, points)
+                scale, zero = load(b, b.add(scales, b.mul(block, I64(64)))), emit_zero(b, zeros, block, bits, points)
                 found = []
                 for row, total in enumerate(totals):
                     mine = list(values[row * per_row : (row + 1) * per_row])
@@ -135,13 +137,13 @@ def make_unpack(bits: int, points: str) -> Any:
             def write_block(block: Value, _: Sequence[Value]) -> list[Value]:
                 first = b.mul(block, nbytes)
                 last = _least(b, b.add(first, nbytes), b.sdiv(K, I64(count)))
-                scale, zero = load(b, b.add(scales, b.mul(block, I64(64)))), _zero(b, zeros, block, bits, points)
+                scale, zero = load(b, b.add(scales, b.mul(block, I64(64)))), emit_zero(b, zeros, block, bits, points)
                 moved = b.fneg(b.fmul(scale, zero))
 
                 def write(at: Value, parts: int) -> list[Value]:
-                    stored = _bytes(b, b.add(weights, b.mul(at, I64(16))))
+                    stored = load(b, b.add(weights, b.mul(b.and_(at, I64(-GROUP)), I64(LANES))), VI)
                     for part in range(parts):
-                        value = fma(b, _number(b, stored, part, bits, False), scale, moved)
+                        value = fma(b, _number(b, stored, _place_in_group(b, at), part, bits, False), scale, moved)
                         place = b.add(b.mul(at, I64(count)), I64(part))
                         store(b, b.add(dst, b.mul(place, I64(64))), value)
                     return []
@@ -165,20 +167,26 @@ def _bytes(b: Builder, address: Value) -> Value:
     return b.zext(b.load(pointer(b, address, _VB), align=1), VI)
 
 
-def _number(b: Builder, stored: Value, part: int, bits: int, table: bool) -> Value:
-    """Return a number of each byte as float32; from a table of 16 if it has 4 bits and the processor looks up by them."""
-    if bits == 8:
-        return b.sitofp(stored, VF)
-    if part:
-        stored = b.lshr(stored, _ints(4))
+def _place_in_group(b: Builder, at: Value) -> Value:
+    """Return how many bits are below a byte in its group, in every lane."""
+    return splat(b, b.trunc(b.mul(b.and_(at, I64(GROUP - 1)), I64(8)), I32))
+
+
+def _number(b: Builder, stored: Value, shift: Value | int, part: int, bits: int, table: bool) -> Value:
+    """Return a number of each group as float32; from a table of 16 if it has 4 bits and the processor looks up by them."""
+    if not isinstance(shift, int):
+        stored = b.lshr(stored, shift)
+        shift = 0
+    if shift + bits * part:
+        stored = b.lshr(stored, _ints(shift + bits * part))
     if table:
         # The instruction reads the lowest 4 bits of each lane.
         numbers = ir.Constant(VF, [float(number) for number in range(16)])
         return call(b, "llvm.x86.avx512.permvar.sf.512", numbers, stored)
-    return b.sitofp(b.and_(stored, _ints(15)), VF)
+    return b.sitofp(b.and_(stored, _ints((1 << bits) - 1)), VF)
 
 
-def _zero(b: Builder, zeros: Value, block: Value, bits: int, points: str) -> Value:
+def emit_zero(b: Builder, zeros: Value, block: Value, bits: int, points: str) -> Value:
     """Return the zero points of 16 columns for a block."""
     if points == "floats":
         return load(b, b.add(zeros, b.mul(block, I64(64))))
@@ -186,9 +194,7 @@ def _zero(b: Builder, zeros: Value, block: Value, bits: int, points: str) -> Val
         return constant(float(1 << (bits - 1)))
     count = 8 // bits
     stored = _bytes(b, b.add(zeros, b.mul(b.sdiv(block, I64(count)), I64(16))))
-    shift = b.trunc(b.mul(b.srem(block, I64(count)), I64(bits)), I32)
-    wide = b.insert_element(ir.Constant(VI, ir.Undefined), shift, I32(0))
-    shifts = b.shuffle_vector(wide, ir.Constant(VI, ir.Undefined), ir.Constant(VI, [0] * LANES))
+    shifts = splat(b, b.trunc(b.mul(b.srem(block, I64(count)), I64(bits)), I32))
     return b.sitofp(b.and_(b.lshr(stored, shifts), _ints((1 << bits) - 1)), VF)
 
 

@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 
 from poolrt.workers.desc import Arg, MatmulNbits, MemoryDesc, PrimitiveAttr
 from poolrt.workers.engines.target import cpu_target
-from poolrt.workers.implementations.primitive_desc import UnsupportedPrimitive, primitive_desc
+from poolrt.workers.implementations.primitive_desc import PrimitiveDesc, UnsupportedPrimitive, primitive_desc
 from poolrt.workers.kernels.native.compiler.codegen import compile_kernel
 from poolrt.workers.kernels.spec import KernelSpec
 from tests.references.matmul_nbits import matmul_nbits
 from tests.workers.kernels.native.test_conv import loops_with_multiplications
-from tests.workers.levels import of_level
+from tests.workers.levels import of_level, target_of
 from tests.workers.native_runner import NativeRunner
 
 Array = NDArray[Any]
@@ -51,14 +51,32 @@ def draw(op: MatmulNbits, seed: int) -> dict[int, Array]:
     return args
 
 
-def check(native: NativeRunner, op: MatmulNbits, seed: int) -> None:
-    pd = primitive_desc(op, PrimitiveAttr(), cpu_target())
-    assert pd.impl_name() == "native:matmul_nbits"
-    args = draw(op, seed)
+def exact(op: MatmulNbits, args: dict[int, Array]) -> Array:
+    """Return the product in float64."""
     names = (Arg.SRC, Arg.WEIGHTS, Arg.SCALE, Arg.SHIFT, Arg.BIAS)
-    want = matmul_nbits(op, *(None if args.get(n) is None else args[n].astype(np.float64) for n in names))  # type: ignore[arg-type]
-    got = native.results(pd, args)[Arg.DST]
-    np.testing.assert_allclose(got, want, rtol=0, atol=4e-6 * np.abs(want).max(initial=1.0), err_msg=str(op))
+    return matmul_nbits(op, *(None if args.get(n) is None else args[n].astype(np.float64) for n in names))  # type: ignore[arg-type]
+
+
+def check(native: NativeRunner, op: MatmulNbits, seed: int) -> None:
+    """Compare what the host's target and the level below its extensions compute."""
+    here = cpu_target()
+    for target in dict.fromkeys((here, here.only(()))):
+        pd = primitive_desc(op, PrimitiveAttr(), target)
+        assert pd.impl_name().startswith("native:matmul_nbits")
+        args = draw(op, seed)
+        want = exact(op, args)
+        got = native.results(pd, args)[Arg.DST]
+        np.testing.assert_allclose(got, want, rtol=0, atol=4e-6 * np.abs(want).max(initial=1.0), err_msg=str(op))
+
+
+#: How bytes are multiplied -> the target that has the instructions.
+PLANES = {"vnni": "x86-64-v4+avx512_vnni", "bytes": "x86-64-v3"}
+
+
+def by_planes(op: MatmulNbits, how: str) -> PrimitiveDesc:
+    pd = primitive_desc(op, PrimitiveAttr(), target_of(PLANES[how]))
+    assert pd.impl_name() == f"native:matmul_nbits_{how}"
+    return pd
 
 
 @pytest.mark.slow
@@ -96,6 +114,60 @@ def test_few_rows_are_one_tile_on_avx2(rows: int, bits: int, native: NativeRunne
     program = primitive_desc(op, PrimitiveAttr(), of_level("x86-64-v3")).program()
     assert [dict(spec.params)["rows"] for spec in program.kernels if dict(spec.params).get("part") == "rows"] == [rows]
     check(native, op, rows)
+
+
+@pytest.mark.parametrize(
+    ("how", "bits", "block"),
+    [
+        *(("vnni", 4, block) for block in (16, 32, 4096)),
+        *(("vnni", 8, block) for block in (48, 256)),
+        *(("bytes", 4, block) for block in (16, 48, 4096)),
+    ],
+)
+def test_whole_numbers_are_as_exact_as_float32(how: str, bits: int, block: int, native: NativeRunner) -> None:
+    for rows, depth in ((1, 2 * block + 5), (3, block - 1), (6, block))[: 3 if how == "vnni" else 1]:
+        op = describe(rows, depth, 21, block, bits, ("", "u8", "f32")[rows % 3], bias=rows == 3)
+        pd, args = by_planes(op, how), draw(op, rows)
+        if rows == 1:
+            # The lowest two bytes of elements are -128, and weights are the largest: no sum may exceed 32 bits.
+            args[Arg.WEIGHTS][:] = 255
+            args[Arg.SRC][:] = 0x7E7F80 / 2**23
+        want = exact(op, args)
+        products = np.abs(args[Arg.SRC]) @ np.full((depth, 1), float(1 << bits)) * 0.02
+        error = np.abs(native.results(pd, args)[Arg.DST] - want)
+        assert (error <= 2.0**-22 * (products + np.abs(want))).all(), (op, error.max())
+
+
+@pytest.mark.parametrize("bits", [4, 8])
+def test_blocks_of_whole_numbers_may_be_tiny_huge_zero_or_no_numbers(bits: int, native: NativeRunner) -> None:
+    op = describe(4, 96, 20, 32, bits, "u8")
+    pd, args = by_planes(op, "vnni"), draw(op, 5)
+    src = args[Arg.SRC]
+    src[0, :32], src[0, 32:64], src[1], src[2, 40], src[3, 70] = 1e-33, 1e30 * src[0, 32:64], 0.0, np.nan, np.inf
+    want = exact(op, args)
+    got = native.results(pd, args)[Arg.DST]
+    np.testing.assert_allclose(got[:2], want[:2], rtol=0, atol=4e-6 * np.abs(want[0]).max())
+    assert (got[1] == 0.0).all()
+    assert np.isnan(got[2]).all()
+    assert not np.isfinite(got[3]).any()
+
+
+def test_rows_and_blocks_that_whole_numbers_do_not_take_are_multiplied_as_floats() -> None:
+    cases = {
+        "vnni": (describe(17, 64, 20, 32, 4), describe(1, 64, 20, 24, 4), describe(1, 600, 20, 512, 8)),
+        "bytes": (describe(2, 64, 20, 32, 4), describe(1, 64, 20, 24, 4), describe(1, 64, 20, 32, 8)),
+    }
+    for how, ops in cases.items():
+        for op in ops:
+            assert primitive_desc(op, PrimitiveAttr(), target_of(PLANES[how])).impl_name() == "native:matmul_nbits"
+
+
+def test_rows_are_shared_out_evenly_to_tiles() -> None:
+    for rows, tile in ((1, 1), (3, 3), (4, 4), (5, 3), (9, 3), (16, 4)):
+        program = by_planes(describe(rows, 64, 20, 32, 4), "vnni").program()
+        assert [dict(spec.params)["rows"] for spec in program.kernels if dict(spec.params).get("part") == "rows"] == [
+            tile
+        ]
 
 
 @pytest.mark.skipif(shutil.which("objdump") is None, reason="needs objdump")

@@ -84,6 +84,8 @@ def matmul_nbits(rows: int) -> OpDesc:
             (attention(1, 64), "", "native:online", "one query"),
             (matmul_nbits(64), "", "native:matmul_nbits", "matmul"),
             (matmul_nbits(1), "", "native:matmul_nbits", "one row"),
+            (matmul_nbits(1), "avx512_vnni", "native:matmul_nbits_vnni", "whole numbers of one row"),
+            (matmul_nbits(4), "avx512_vnni", "native:matmul_nbits_vnni", "whole numbers"),
         )
     ],
 )
