@@ -25,9 +25,12 @@ _FEW: Final = {"x86-64-v4": 16}
 _FEW_OF_SMALL_TILES: Final = 4
 #: ISA level -> most rows of a tile, whose sums are in registers.
 _ROWS: Final = {"x86-64-v4": 8, "x86-64-v3": 4}
-#: Most rows that are multiplied as whole numbers, and those of a tile.
-_FEW_PLANES: Final = {"vnni": 16, "bytes": 1}
+#: Most rows of a tile of whole numbers, and of products without VNNI.
 _PLANE_ROWS: Final = 4
+_FEW_PLANES: Final = 1
+#: Bytes of elements as whole numbers that all columns are multiplied by before the next rows, and the least such rows.
+_PLANES: Final = 1 << 20
+_LEAST_ROWS: Final = 64
 #: Bits of weights -> most inputs of a block whose sums are below 2**31.
 _BLOCK_OF_PLANES: Final = {4: 4096, 8: 256}
 #: Bytes of converted columns, which the second-level cache holds.
@@ -83,9 +86,9 @@ class NativeMatmulNbits:
 
 
 class NativeMatmulNbitsPlanes(NativeMatmulNbits):
-    """The same for few rows, whose elements become three bytes; blocks are multiples of 16 inputs.
+    """The same for elements that become three bytes; blocks are multiples of 16 inputs.
 
-    ``vnni`` takes up to 16 rows, ``bytes`` one by weights of 4 bits on AVX2.
+    ``vnni`` takes any number of rows, ``bytes`` one by weights of 4 bits on AVX2.
     """
 
     def __init__(self, how: str) -> None:
@@ -98,30 +101,34 @@ class NativeMatmulNbitsPlanes(NativeMatmulNbits):
             return why
         if self._how == "bytes" and (target.isa != "x86-64-v3" or op.bits != 4):
             return f"{op.bits} bits on {target.isa}; only 4 on x86-64-v3 are supported"
-        most, block = _FEW_PLANES[self._how], _BLOCK_OF_PLANES[op.bits]
-        if op.src.dims[0] > most:
-            return f"{op.src.dims[0]} rows; at most {most} are supported"
+        if self._how == "bytes" and op.src.dims[0] > _FEW_PLANES:
+            return f"{op.src.dims[0]} rows; at most {_FEW_PLANES} are supported"
+        block = _BLOCK_OF_PLANES[op.bits]
         if op.block % LANES or op.block > block:
             return f"blocks of {op.block}; only multiples of {LANES} up to {block} are supported"
         return super().reject(op, attr, target)
 
     def _describe(self, build: NestBuilder, op: MatmulNbits, factors: _Factors, isa: str) -> None:
-        """Add the launches that make planes of bytes, and multiply them."""
+        """Add the launches that make planes of bytes, and multiply them, some rows after the others."""
         (rows, depth), (columns, blocks, nbytes) = op.src.dims, op.weights.dims
-        planes = build.book(3 * rows * blocks * op.block)
-        scales, sums = (build.book(rows * blocks * 4) for _ in range(2))
-        src: LaunchArgument = ("m", (int(Arg.SRC), 0))
-        numbers = (depth, op.block, blocks)
-        split = KernelSpec.of("nbits_planes", part="planes", how=self._how, rows=1, bits=op.bits, points="")
-        build.launch(split, (src, planes, scales, sums, *(("i", n) for n in numbers)), rows * blocks)
-        bias: LaunchArgument = _NONE if op.bias is None else ("m", (int(Arg.BIAS), 0))
-        args: tuple[LaunchArgument, ...] = (
-            planes, *factors.places, scales, sums, bias, ("m", (int(Arg.DST), 0)),
-            *(("i", n) for n in (rows, columns, nbytes, blocks, factors.line)),
-        )  # fmt: skip
+        most = max(_LEAST_ROWS, _PLANES // (3 * blocks * op.block))
+        strip = -(-rows // -(-rows // most))
+        planes = build.book(3 * strip * blocks * op.block)
+        scales, sums = (build.book(strip * blocks * 4) for _ in range(2))
         tile = -(-rows // -(-rows // _PLANE_ROWS))
+        split = KernelSpec.of("nbits_planes", part="planes", how=self._how, rows=1, bits=op.bits, points="")
         kernel = KernelSpec.of("nbits_planes", part="rows", how=self._how, rows=tile, bits=op.bits, points=factors.kind)
-        build.launch(kernel, args, -(-columns // 16))
+        bias: LaunchArgument = _NONE if op.bias is None else ("m", (int(Arg.BIAS), 0))
+        for first in range(0, rows, strip):
+            count = min(strip, rows - first)
+            src: LaunchArgument = ("m", (int(Arg.SRC), first * depth * 4))
+            numbers = (depth, op.block, blocks)
+            build.launch(split, (src, planes, scales, sums, *(("i", n) for n in numbers)), count * blocks)
+            args: tuple[LaunchArgument, ...] = (
+                planes, *factors.places, scales, sums, bias, ("m", (int(Arg.DST), first * columns * 4)),
+                *(("i", n) for n in (count, columns, nbytes, blocks, factors.line)),
+            )  # fmt: skip
+            build.launch(kernel, args, -(-columns // 16))
 
 
 class _Factors(NamedTuple):
