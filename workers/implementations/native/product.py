@@ -49,6 +49,13 @@ _STREAMED: Final = 1024
 _FAR: Final = 4 << 20
 _PAIR: Final = 2
 _FAR_SLICE: Final = 384
+#: Inputs, at most, of products that take as long as their results are written; bytes of results that no cache may hold, and of
+#: a row of them that is long; and bytes that are computed before the next rows, so that memory is written in its order, which
+#: processors foresee.
+_SHALLOW: Final = 24
+_FAR_RESULTS: Final = 12 << 20
+_LONG_ROW: Final = 3 << 10
+_IN_ORDER: Final = 64 << 10
 #: Fewer items of work have fewer tiles each, so that threads share them evenly.
 _FEW_ITEMS: Final = 12
 #: Rows of an item of work that packs columns, and panels of one that packs rows whose inputs are not adjacent.
@@ -177,6 +184,9 @@ def describe(shape: Shape, left: MemoryDesc, right: MemoryDesc, bias: bool, attr
         # Each strip of fewer tiles reads the columns again, which are in the second-level cache.
         more = max(1, min(tiles // (strips * _WORTH_COPYING), -(-_FEW_ITEMS // items)))
         strips, items = strips * more, items * more
+    if not (columns.packs or blocking.copies) and _is_written_in_order(shape):
+        more = min(tiles, -(-tiles * height * pitch // _IN_ORDER)) // strips
+        strips, items = strips * max(1, more), items * max(1, more)
     packed_columns: LaunchArgument = build.book(items * blocks * (most * 64 + 64)) if columns.packs else ("i", 0)
     dst: LaunchArgument = ("m", (int(Arg.DST), 0))
     dst_matrix = shape.rows * pitch
@@ -237,6 +247,13 @@ def _slices(shape: Shape, right: MemoryDesc, tiles: int, height: int, blocking: 
 def _strip_tiles(depth: int, tiles: int, height: int, blocking: _Blocking) -> int:
     """Return the tiles whose rows, with so many inputs, are multiplied by all columns before the next ones."""
     return min(tiles, max(_STRIP_TILES, blocking.strip // (max(depth, 1) * height * 4)))
+
+
+def _is_written_in_order(shape: Shape) -> bool:
+    """Return whether long rows of results, more than caches hold, are of so few inputs that the time is that of writing them."""
+    row = 4 * shape.columns
+    far = row * shape.rows * len(shape.batch) >= _FAR_RESULTS and row >= _LONG_ROW
+    return far and shape.depth <= _SHALLOW
 
 
 def _is_far(right: MemoryDesc) -> bool:

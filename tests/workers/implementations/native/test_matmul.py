@@ -180,6 +180,29 @@ def test_few_items_of_many_tiles_are_cut_for_threads(native: NativeRunner, isa: 
         native.check(case, isa)
 
 
+@pytest.mark.one_in(2)
+@pytest.mark.parametrize("depth", [3, 24])
+def test_results_beyond_the_caches_are_written_in_the_order_of_memory(
+    native: NativeRunner, depth: int, isa: str
+) -> None:
+    for rows, is_ordered in ((2100, True), (300, False)):
+        op = Matmul(plain(2, rows, depth), plain(2, depth, 784), plain(1, 1, 784), plain(2, rows, 784))
+        args = {int(arg): integers(md.dims, int(arg)) for arg, md in op.memories().items() if arg != Arg.DST}
+        case = Case(f"{rows} rows", op, args, PrimitiveAttr())
+        program = primitive_desc(op, case.attr, target_of(isa)).program()
+        ((items, params),) = (
+            (run.work, dict(program.kernels[run.kernel].params))
+            for run in program.launches
+            if isinstance(run, Launch) and program.kernels[run.kernel].generator == "gemm"
+        )
+        blocks = params["blocks"]
+        assert isinstance(blocks, int)
+        # An item has a strip of rows, which are written before the next ones: 64 KiB and at most a tile of 12 rows more
+        strip = rows / (items / 2 / -(-784 // (16 * blocks)))
+        assert (strip * 784 * 4 < (64 << 10) + 12 * 784 * 4) == is_ordered or isa != "x86-64-v4"
+        native.check(case, isa)
+
+
 @pytest.mark.parametrize("rows", [2, 4])
 def test_a_few_rows_by_a_far_matrix_are_summed_in_slices(native: NativeRunner, rows: int, isa: str) -> None:
     depth, columns = 1030, 1030
