@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from ...desc import Arg, Deconvolution, Matmul, MemoryDesc, PrimitiveAttr, item_size
 from ...engines.target import Target
-from ...kernels.native.limits import MOST_PHASES
+from ...kernels.native.limits import INTERLEAVED, MOST_PHASES
 from ..nested.builder import NestedBuilder, memory, shifted
 from ..primitive_desc import UnsupportedPrimitive, primitive_desc
 from ..program import LaunchArgument, Program
@@ -157,8 +157,14 @@ class _Part(NamedTuple):
         build.run(
             "deconvolution", (src, weights, bias, shifted(dst, at), shifted(other, at) if other[0] == "m" else other, *starts),
             (*sizes, stride, channels, self.outputs), self.images * channels * math.prod(op.dst.dims[2:-1]), op.dst.elements,
-            scaled=depthwise, phases=stride if stride < 3 else 0, chain=chain(attr), dtype=op.dst.dtype,
+            scaled=depthwise, phases=_phases(op), chain=chain(attr), dtype=op.dst.dtype,
         )  # fmt: skip
+
+
+def _phases(op: Deconvolution) -> int:
+    """Return the stride along the width, 0 for one that no vectors are interleaved for."""
+    stride = op.strides[-1]
+    return stride if stride < 3 or (op.dst.dtype == "f32" and stride in INTERLEAVED) else 0
 
 
 def _output_bytes(op: Deconvolution) -> int:

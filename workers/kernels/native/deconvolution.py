@@ -18,6 +18,7 @@ from .compiler import types
 from .compiler.language import inlined, intrinsic
 from .elements import elements
 from .inside import load_inside
+from .interleaving import write_interleaved
 from .limits import MOST_PHASES
 from .vec import (
     I8,
@@ -26,6 +27,7 @@ from .vec import (
     LANES,
     VI,
     VM,
+    WIDTH,
     Builder,
     Value,
     VectorType,
@@ -33,6 +35,7 @@ from .vec import (
     dload,
     fload,
     iload,
+    load,
     splat,
     vadd,
     vfma,
@@ -45,12 +48,13 @@ def make(
     """Return the kernel for f32 or f64, and its signature.
 
     If ``scaled``, src are images, multiplied by the weights of a channel each; else products of every tap. ``phases`` is the
-    stride along the width, 0 for one of more than 2.
+    stride along the width, 0 for one that no vectors are interleaved for.
     """
     finish = functions.post_ops_part(chain, dtype)
     total = _total(scaled, dtype)
     of = elements(dtype)
-    nbytes, real, load, store, store_part = of.size, of.real, of.load, of.store, of.store_part
+    nbytes, real, load_vector, store, store_part = of.size, of.real, of.load, of.store, of.store_part
+    write = _make_write(phases, chain)
     one, stacked = dload if dtype == "f64" else fload, _stack(of.size)
     # What is added may be in the memory of dst.
     overlaps = all(kind == "eltwise" for kind, *_ in chain)
@@ -83,7 +87,15 @@ def make(
                     j = max(0, min(first, positions - 16))
                 at = to + nbytes * j * stride
                 left = min(16 * stride, out_width - j * stride)
-                if phases == 0:
+                if phases > 2:
+                    for phase in range(phases):
+                        value = total(
+                            base, factors, start, d, h, width + phase * width_record, j, in_height, in_width, area,
+                            kernel_height, kernel_width,
+                        )  # fmt: skip
+                        store(gathered + nbytes * LANES * phase, value)
+                    write(gathered, dst + at, other + at, left)
+                elif phases == 0:
                     for phase in range(stride):
                         value = total(
                             base, factors, start, d, h, width + phase * width_record, j, in_height, in_width, area,
@@ -92,7 +104,7 @@ def make(
                         _spread(gathered + nbytes * phase, value, stride)
                     for index in range(0, left, 16):
                         place = at + nbytes * index
-                        value = finish(load(gathered + nbytes * index), other + place, min(16, left - index))
+                        value = finish(load_vector(gathered + nbytes * index), other + place, min(16, left - index))
                         if left - index >= 16:
                             store(dst + place, value)
                         else:
@@ -177,6 +189,22 @@ def _stack(nbytes: int) -> Any:
         return types.int64(), emit
 
     return memory
+
+
+def _make_write(count: int, chain: tuple[Any, ...]) -> Any:
+    """Return the intrinsic that writes the lanes of ``count`` vectors in memory in turn: at most ``left`` elements."""
+
+    @intrinsic
+    def write(_: Any, address: Any, to: Any, other: Any, left: Any) -> Any:
+        def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
+            address, to, other, left = a
+            values = [load(b, b.add(address, I64(WIDTH * number))) for number in range(count)]
+            write_interleaved(b, chain, values, to, other, left)
+            return context.get_dummy_value()
+
+        return types.void(address, to, other, left), emit
+
+    return write
 
 
 @intrinsic

@@ -26,7 +26,7 @@ STRIP_BYTES: Final = 128 << 10
 STRIP_GROUPS: Final = 512
 STRIP_INPUTS: Final = 32
 #: Strides along the width that vectors are interleaved for.
-INTERLEAVED: Final = (1, 2, 4, 8)
+INTERLEAVED: Final = (1, 2, 3, 4, 5, 6, 7, 8)
 #: Bytes of scratch memory of `dynamic_lstm`: the range of a state, then its scale and its zero point.
 STATE_NUMBERS: Final = 16
 #: Columns that `determinant` eliminates before the others.

@@ -14,11 +14,17 @@ from tests.workers.levels import target_of
 from tests.workers.native_runner import NativeRunner
 
 TYPES = ("f32", "f32", "f32")
-#: Strides along the width of 1, 2 and more; rows shorter and longer than vectors; dilations, paddings unlike on both sides.
+NONE = (0, 0)
+#: Strides along the width of 1 to 8 and more; rows shorter and longer than vectors; dilations, paddings unlike on both sides.
 WINDOWS = (
     Window((9, 40), (3, 3), (1, 1), (0, 1), (1, 1), (1, 1)),
     Window((8, 70), (4, 4), (2, 2), (1, 0), (1, 1), (1, 1)),
     Window((7, 95), (3, 5), (2, 3), (1, 0), (0, 2), (2, 1)),
+    Window((90,), (7,), (4,), (1,), (2,), (1,)),
+    Window((167,), (8,), (5,), (0,), (0,), (3,)),
+    Window((101,), (3,), (6,), (0,), (0,), (0,)),
+    Window((130,), (9,), (7,), (0,), (4,), (0,)),
+    Window((3, 81), (5, 2), (2, 8), (0, 1), (1, 0), NONE),
     Window((40,), (3,), (15,), (0,), (0,), (0,)),
     Window((95,), (3,), (40,), (1,), (0,), (3,)),
     Window((5, 6, 37), (2, 3, 4), (1, 2, 2), (0, 0, 1), (1, 0, 2), (0, 1, 3)),

@@ -14,10 +14,9 @@ from tests.workers.desc.windows import Channels, Window
 from tests.workers.levels import target_of
 from tests.workers.native_runner import NativeRunner
 
-from .test_deconvolution import case
+from .test_deconvolution import NONE, case
 
-NONE = (0, 0)
-#: Kernels of one and of several strides in each dimension, the last in steps of 1, 2, 4, 8 and others; rows shorter and longer
+#: Kernels of one and of several strides in each dimension, the last in steps of 1 to 8 and others; rows shorter and longer
 #: than vectors; edges cut inside of a phase and of a kernel; dst longer than src reaches.
 PROBLEMS = (
     (Window((14, 70), (2, 2), (2, 2), NONE, NONE, NONE), Channels(2, 1, 5, 6)),
@@ -31,8 +30,12 @@ PROBLEMS = (
     (Window((7, 10, 23), (2, 2, 2), (2, 2, 2), (0, 0, 0), (0, 1, 1), (1, 1, 0)), Channels(2, 1, 3, 4)),
     (Window((34, 7, 9), (4, 1, 2), (2, 1, 2), (0, 0, 0), (1, 0, 1), (1, 0, 0)), Channels(1, 1, 3, 4)),
     (Window((3, 5), (3, 5), (1, 2), NONE, NONE, NONE), Channels(3, 2, 7, 4)),
-    # Steps for which nothing is interleaved: shorter and longer than vectors, and edges inside of a run
     (Window((28, 58), (4, 6), (2, 3), NONE, (1, 2), (1, 1)), Channels(2, 2, 3, 4)),
+    (Window((10, 95), (2, 5), (2, 5), NONE, NONE, (0, 2)), Channels(1, 2, 3, 4)),
+    (Window((60,), (6,), (6,), (0,), (1,), (2,)), Channels(2, 1, 5, 3)),
+    (Window((9, 160), (3, 14), (3, 7), NONE, (0, 5), (0, 3)), Channels(1, 1, 4, 3)),
+    # Steps for which nothing is interleaved: shorter and longer than vectors, and edges inside of a run
+    (Window((14, 61), (2, 18), (2, 9), NONE, (0, 4), NONE), Channels(2, 1, 5, 3)),
     (Window((14, 171), (2, 19), (2, 19), NONE, NONE, NONE), Channels(2, 1, 5, 3)),
     (Window((200, 331), (64, 64), (32, 32), NONE, (16, 16), (8, 5)), Channels(1, 1, 2, 3)),
     (Window((6, 10, 15), (2, 4, 10), (2, 2, 5), (0, 0, 0), (0, 1, 5), (0, 1, 0)), Channels(1, 1, 3, 4)),
