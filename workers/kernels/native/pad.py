@@ -19,6 +19,8 @@ from .vec import iload
 
 #: Units of a margin that are stored one by one.
 _FEW: Final = 8
+#: Fewer units of 4 bytes than these are not looked at as a run.
+_SHORT: Final = 8
 #: Bytes of one store that fills a margin; what it writes beyond is written again.
 _FILLED: Final = 32
 
@@ -55,7 +57,7 @@ def make(isa: str, streams: bool = False) -> tuple[Callable[..., None], Any]:
                     store_4(written + 4 * at, pattern)
             else:
                 fill_bytes(written + first * unit, pattern, (last - first) * unit)
-        elif unit == 4:
+        elif unit == 4 and last - first < _SHORT:
             for at in range(first, last):
                 store_4(written + 4 * at, load_4(read + 4 * padded_index(mode, at - before, kept)))
         elif first < last:
@@ -80,6 +82,11 @@ def make(isa: str, streams: bool = False) -> tuple[Callable[..., None], Any]:
                     while to < stop:
                         store_2(to, load_2(place))
                         to += 2
+                        place += step
+                elif unit == 4:
+                    while to < stop:
+                        store_4(to, load_4(place))
+                        to += 4
                         place += step
                 else:
                     while to < stop:
