@@ -10,8 +10,9 @@ from ...engines.target import Target
 from ...kernels.spec import KernelSpec
 from ..program import Launch, LaunchArgument, Program
 from ..reference.attention import complete
+from .blocks import LANES
 
-#: Most queries of a head that are computed one by one.
+#: Most queries of a head, all or behind whole vectors of them, that are computed one by one.
 _FEW: Final = 6
 #: ISA level -> largest depths, and as many vectors of queries as a tile has at most: sums and weights fit in the registers,
 #: queries and sums in a core's second-level cache.
@@ -57,31 +58,28 @@ class NativeAttention:
         if op.dst.elements == 0:
             return Program((), ())
         shape = _describe(op)
-        if shape.rows <= _FEW:
-            blocks: tuple[int, ...] = (1,)
-            part, room, parts, whole, most = "rows", 1, shape.rows, shape.rows, 1
-        else:
-            part = "tiles"
-            room = max(64, 1 << (max(shape.depth, shape.width) - 1).bit_length())
-            vectors = -(-shape.rows // 16)
-            parts = -(-vectors // _most_blocks(target.isa, room))
-            small, whole = divmod(vectors, parts)
-            blocks = (small + 1, small) if whole else (small,)
-            whole = whole or parts
-            pieces = max(1, -(-shape.keys // (_SCORES // blocks[0])))
-            most = max(1, -(-shape.keys // pieces))
-        reach = shape.keys - shape.rows if shape.causal else shape.keys
-        record = struct.pack(
-            "<25q", *shape.strides, shape.heads, shape.shared, shape.rows, shape.keys, shape.depth, shape.width, most, parts,
-            whole, reach,
-        )  # fmt: skip
-        kernel = KernelSpec.of("attention", part=part, blocks=blocks, room=room, mask=shape.mask)
-        mask: LaunchArgument = ("m", (int(Arg.SHIFT), 0)) if shape.mask else ("i", 0)
-        places: list[LaunchArgument] = [("m", (int(arg), 0)) for arg in (Arg.SRC, Arg.SRC_1, Arg.SRC_2)]
-        args: tuple[LaunchArgument, ...] = (
-            *places, mask, ("m", (int(Arg.DST), 0)), ("t", 0), ("f", op.factor)
-        )  # fmt: skip
-        return Program((kernel,), (Launch(0, args, shape.batch * shape.heads * parts),), record)
+        rest = shape.rows % LANES
+        whole = 0 if shape.rows <= _FEW else shape.rows
+        if shape.rows > LANES and rest <= _FEW:
+            # A vector of a few queries takes as long as one of 16.
+            whole -= rest
+        parts = [_tiles(shape, whole, target.isa)] if whole else []
+        if whole < shape.rows:
+            parts.append(_rows(shape, whole))
+        launches, records = [], b""
+        for number, part in enumerate(parts):
+            launches.append(Launch(number, _arguments(shape, part.first, len(records), op.factor), part.work))
+            records += part.record
+        return Program(tuple(part.kernel for part in parts), tuple(launches), records)
+
+
+class _Part(NamedTuple):
+    """The queries of each head from number ``first`` on that one launch computes, with the kernel's record."""
+
+    kernel: KernelSpec
+    first: int
+    work: int
+    record: bytes
 
 
 class _Shape(NamedTuple):
@@ -97,6 +95,47 @@ class _Shape(NamedTuple):
     strides: tuple[int, ...]
     mask: str
     causal: bool
+
+    def record(self, first: int, rows: int, most: int, parts: int, whole: int) -> bytes:
+        """Return the kernels' record for ``rows`` queries of each head from number ``first`` on.
+
+        ``most`` are keys of a block, ``parts`` items of a head, and ``whole`` those of them that are large.
+        """
+        reach = self.keys - self.rows + first if self.causal else self.keys
+        return struct.pack(
+            "<25q", *self.strides, self.heads, self.shared, rows, self.keys, self.depth, self.width, most, parts, whole, reach
+        )  # fmt: skip
+
+
+def _tiles(shape: _Shape, rows: int, isa: str) -> _Part:
+    """Return the part of the first ``rows`` queries of each head, 16 in a vector."""
+    room = max(64, 1 << (max(shape.depth, shape.width) - 1).bit_length())
+    vectors = -(-rows // LANES)
+    parts = -(-vectors // _most_blocks(isa, room))
+    small, whole = divmod(vectors, parts)
+    blocks = (small + 1, small) if whole else (small,)
+    pieces = max(1, -(-shape.keys // (_SCORES // blocks[0])))
+    most = max(1, -(-shape.keys // pieces))
+    kernel = KernelSpec.of("attention", part="tiles", blocks=blocks, room=room, mask=shape.mask)
+    record = shape.record(0, rows, most, parts, whole or parts)
+    return _Part(kernel, 0, shape.batch * shape.heads * parts, record)
+
+
+def _rows(shape: _Shape, first: int) -> _Part:
+    """Return the part of the queries from number ``first`` on, one by one."""
+    rows = shape.rows - first
+    kernel = KernelSpec.of("attention", part="rows", blocks=(1,), room=1, mask=shape.mask)
+    return _Part(kernel, first, shape.batch * shape.heads * rows, shape.record(first, rows, 1, rows, rows))
+
+
+def _arguments(shape: _Shape, first: int, record: int, factor: float) -> tuple[LaunchArgument, ...]:
+    """Return the arguments of a launch whose queries begin with number ``first``, and whose record is in that place."""
+    query, dst, mask = (first * shape.strides[row] for row in (2, 11, 14))
+    return (
+        ("m", (int(Arg.SRC), query)), ("m", (int(Arg.SRC_1), 0)), ("m", (int(Arg.SRC_2), 0)),
+        ("m", (int(Arg.SHIFT), mask)) if shape.mask else ("i", 0),
+        ("m", (int(Arg.DST), dst)), ("t", record), ("f", factor),
+    )  # fmt: skip
 
 
 def _describe(op: Attention) -> _Shape:

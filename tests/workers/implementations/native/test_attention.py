@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from poolrt.workers.desc import Arg, Attention, MemoryDesc, PostOp, PrimitiveAttr
 from poolrt.workers.engines.target import cpu_target, host_isa
 from poolrt.workers.implementations.primitive_desc import UnsupportedPrimitive, primitive_desc
+from poolrt.workers.implementations.program import Launch
 from tests.references import results
 from tests.workers.cases import normals
 from tests.workers.levels import target_of
@@ -92,6 +93,19 @@ def test_every_mask_on_one_query_on_few_and_on_many(native: NativeRunner, isa: s
         op = attention(sizes, 2, 33, 20, mask, dtype, number % 3 == 0)
         check(native, isa, op, arguments(op))
         check(native, isa, op, arguments(op, float(np.finfo(np.float32).min)))
+
+
+@pytest.mark.parametrize("rows", [17, *(pytest.param(n, marks=pytest.mark.slow) for n in (22, 38))])
+def test_a_few_queries_behind_whole_vectors_are_computed_one_by_one(native: NativeRunner, isa: str, rows: int) -> None:
+    for number in range(0, 8, 1 if rows > 17 else 3):
+        sizes = (2, 4, rows, 35)
+        mask, dtype = masks(sizes, number)
+        op = attention(sizes, 2, 33, 20, mask, dtype, number % 2 == 0, ("", "acbd")[number % 2])
+        program = primitive_desc(op, PrimitiveAttr(), target_of(isa)).program()
+        tiles, single = (launch.work for launch in program.launches if isinstance(launch, Launch))
+        assert tiles <= 8 * (rows // 16)
+        assert single == 8 * (rows % 16)
+        check(native, isa, op, arguments(op))
 
 
 @pytest.mark.parametrize("rows", [3, pytest.param(20, marks=pytest.mark.slow)])
