@@ -6,6 +6,7 @@ Every direction runs through all layers by itself; the last layer's results of t
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from poolrt.workers.desc import Arg, Gru, Lstm, Rnn
 from .eltwise import eltwise
 
 Array = NDArray[Any]
+Limit = Callable[[Array], Array]
 #: (W x of each gate, U, bias of each gate, h, c) -> (h, c)
 Cell = Callable[[Array, Array, Array, Array, Array], tuple[Array, Array]]
 
@@ -49,32 +51,43 @@ def recurrent(op: Rnn | Lstm | Gru, args: dict[int, Array]) -> dict[int, Array]:
 
 
 def _cell(op: Rnn | Lstm | Gru) -> Cell:
+    most = op.clip or np.inf
+
+    def limited(x: Array) -> Array:
+        return np.clip(x, -most, most)
+
     if isinstance(op, Lstm):
-        return _lstm
+        return partial(_lstm, limited)
     if isinstance(op, Gru):
-        return _lbr_gru if op.linear_before_reset else _gru
+        return partial(_lbr_gru if op.linear_before_reset else _gru, limited)
 
     def vanilla(inputs: Array, recurrent: Array, bias: Array, h: Array, c: Array) -> tuple[Array, Array]:
-        return eltwise(op.activation, inputs[:, 0] + h @ recurrent[:, 0] + bias[0], op.alpha, 0.0), c
+        return eltwise(op.activation, limited(inputs[:, 0] + h @ recurrent[:, 0] + bias[0]), op.alpha, 0.0), c
 
     return vanilla
 
 
-def _lstm(inputs: Array, recurrent: Array, bias: Array, h: Array, c: Array) -> tuple[Array, Array]:
-    i, f, candidate, o = (inputs[:, g] + h @ recurrent[:, g] + bias[g] for g in range(4))
+def _lstm(
+    limited: Limit, inputs: Array, recurrent: Array, bias: Array, h: Array, c: Array
+) -> tuple[Array, Array]:  # fmt: skip
+    i, f, candidate, o = (limited(inputs[:, g] + h @ recurrent[:, g] + bias[g]) for g in range(4))
     c = _logistic(f) * c + _logistic(i) * np.tanh(candidate)
     return _logistic(o) * np.tanh(c), c
 
 
-def _gru(inputs: Array, recurrent: Array, bias: Array, h: Array, c: Array) -> tuple[Array, Array]:
-    u, r = (_logistic(inputs[:, g] + h @ recurrent[:, g] + bias[g]) for g in range(2))
-    o = np.tanh(inputs[:, 2] + (r * h) @ recurrent[:, 2] + bias[2])
+def _gru(
+    limited: Limit, inputs: Array, recurrent: Array, bias: Array, h: Array, c: Array
+) -> tuple[Array, Array]:  # fmt: skip
+    u, r = (_logistic(limited(inputs[:, g] + h @ recurrent[:, g] + bias[g])) for g in range(2))
+    o = np.tanh(limited(inputs[:, 2] + (r * h) @ recurrent[:, 2] + bias[2]))
     return u * h + (1 - u) * o, c
 
 
-def _lbr_gru(inputs: Array, recurrent: Array, bias: Array, h: Array, c: Array) -> tuple[Array, Array]:
-    u, r = (_logistic(inputs[:, g] + h @ recurrent[:, g] + bias[g]) for g in range(2))
-    o = np.tanh(inputs[:, 2] + r * (h @ recurrent[:, 2] + bias[3]) + bias[2])
+def _lbr_gru(
+    limited: Limit, inputs: Array, recurrent: Array, bias: Array, h: Array, c: Array
+) -> tuple[Array, Array]:  # fmt: skip
+    u, r = (_logistic(limited(inputs[:, g] + h @ recurrent[:, g] + bias[g])) for g in range(2))
+    o = np.tanh(limited(inputs[:, 2] + r * (h @ recurrent[:, 2] + bias[3]) + bias[2]))
     return u * h + (1 - u) * o, c
 
 

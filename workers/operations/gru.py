@@ -18,6 +18,7 @@ class Gru(GruDesc, metaclass=Operation):
         engine: Engine, src_layer: MemoryDesc, src_iter: MemoryDesc | None, weights_layer: MemoryDesc,
         weights_iter: MemoryDesc, bias: MemoryDesc | None, dst_layer: MemoryDesc, dst_iter: MemoryDesc | None,
         linear_before_reset: bool = False, direction: str = "left2right", prop: str = "forward_inference",
+        clip: float = 0.0,
         *, attr: PrimitiveAttr | None = None, hint: PrimitiveDescIface | None = None, stream: Stream | None = None,
     ) -> PrimitiveDescIface:  # fmt: skip
         """Return the primitive descriptor of the best implementation for an engine: see `describe`."""
@@ -32,5 +33,6 @@ class Gru(GruDesc, metaclass=Operation):
             linear_before_reset,
             direction,
             prop,
+            clip,
         )
         return describe(GruDesc, engine, fields, attr, hint, stream)

@@ -18,6 +18,7 @@ class Rnn(RnnDesc, metaclass=Operation):
         engine: Engine, src_layer: MemoryDesc, src_iter: MemoryDesc | None, weights_layer: MemoryDesc,
         weights_iter: MemoryDesc, bias: MemoryDesc | None, dst_layer: MemoryDesc, dst_iter: MemoryDesc | None,
         activation: str = "tanh", alpha: float = 0.0, direction: str = "left2right", prop: str = "forward_inference",
+        clip: float = 0.0,
         *, attr: PrimitiveAttr | None = None, hint: PrimitiveDescIface | None = None, stream: Stream | None = None,
     ) -> PrimitiveDescIface:  # fmt: skip
         """Return the primitive descriptor of the best implementation for an engine: see `describe`."""
@@ -33,5 +34,6 @@ class Rnn(RnnDesc, metaclass=Operation):
             alpha,
             direction,
             prop,
+            clip,
         )
         return describe(RnnDesc, engine, fields, attr, hint, stream)

@@ -173,7 +173,8 @@ def _cells(op: Any) -> list[str]:
     direction = op.direction if op.direction.startswith("bi") else f"unidirectional_{op.direction}"
     activation = f"eltwise_{op.activation}" if op.kind == "rnn" else "undef"
     slope = [f"alpha:{op.alpha:g}"] if getattr(op, "alpha", 0.0) else []
-    return [f"alg:{cell}", f"direction:{direction}", f"activation:{activation}", *slope, "flags:"]
+    limit = [f"clip:{op.clip:g}"] if op.clip else []
+    return [f"alg:{cell}", f"direction:{direction}", f"activation:{activation}", *slope, *limit, "flags:"]
 
 
 def _dims(dims: Sequence[int]) -> str:

@@ -20,7 +20,8 @@ class Recurrent(Family):
 
     src_layer is (T, N, C), weights_layer (L, D, C, G, H), weights_iter (L, D, H, G, H), bias (L, D, G, H), states are
     (L, D, N, H); ``direction`` is left2right, right2left, bidirectional_concat or bidirectional_sum. The first result,
-    dst_layer, is (T, N, H), or (T, N, 2 H) for bidirectional_concat; the others are the states after the last step.
+    dst_layer, is (T, N, H), or (T, N, 2 H) for bidirectional_concat; the others are the states after the last step. A
+    ``clip`` that is not 0 limits what functions of gates are computed of, to between its negative and itself.
     """
 
     def rnn(
@@ -34,6 +35,7 @@ class Recurrent(Family):
         activation: str = "tanh",
         alpha: float = 0.0,
         direction: str = "left2right",
+        clip: float = 0.0,
         **options: Unpack[NodeOptions],
     ) -> tuple[Value, Value]:
         """Run cells h = activation(W x + U h + b); return dst_layer and the last h.
@@ -45,6 +47,7 @@ class Recurrent(Family):
                 "activation": activation,
                 "alpha": to_float("alpha", alpha),
                 "direction": direction,
+                "clip": to_float("clip", clip),
             }
             dst, state = _add(node, src_layer, weights_layer, weights_iter, bias, [src_iter], attrs, 1)
             return dst, state
@@ -59,6 +62,7 @@ class Recurrent(Family):
         src_iter_c: Operand | None = None,
         *,
         direction: str = "left2right",
+        clip: float = 0.0,
         **options: Unpack[NodeOptions],
     ) -> tuple[Value, Value, Value]:
         """Run LSTM cells, gates i, f, c, o: c = f * c + i * c~, h = o * tanh(c); return dst_layer, the last h and c."""
@@ -66,7 +70,8 @@ class Recurrent(Family):
             if (src_iter is None) != (src_iter_c is None):
                 raise ValueError("src_iter_c: expect both initial states or neither")
             states = [src_iter, src_iter_c]
-            dst, h, c = _add(node, src_layer, weights_layer, weights_iter, bias, states, {"direction": direction}, 4)
+            attrs: dict[str, Attribute] = {"direction": direction, "clip": to_float("clip", clip)}
+            dst, h, c = _add(node, src_layer, weights_layer, weights_iter, bias, states, attrs, 4)
             return dst, h, c
 
     def gru(
@@ -79,6 +84,7 @@ class Recurrent(Family):
         *,
         linear_before_reset: bool = False,
         direction: str = "left2right",
+        clip: float = 0.0,
         **options: Unpack[NodeOptions],
     ) -> tuple[Value, Value]:
         """Run GRU cells, gates u, r, o: h = u * h + (1 - u) * o; return dst_layer and the last h.
@@ -88,7 +94,11 @@ class Recurrent(Family):
         """
         with self._build("gru", **options) as node:
             linear = to_bool("linear_before_reset", linear_before_reset)
-            attrs: dict[str, Attribute] = {"linear_before_reset": linear, "direction": direction}
+            attrs: dict[str, Attribute] = {
+                "linear_before_reset": linear,
+                "direction": direction,
+                "clip": to_float("clip", clip),
+            }
             rows = 4 if linear else 3
             dst, state = _add(node, src_layer, weights_layer, weights_iter, bias, [src_iter], attrs, rows)
             return dst, state

@@ -153,7 +153,7 @@ OPERATIONS: Final[dict[str, tuple[tuple[int, ...], Build]]] = {
         lambda g, x: g.concat([g.slice(g.convolution(x, array(32, 6, 3, 3)), n, n + 7, 1) for n in (0, 3, 20)], 1),
     ),
     "rnn": (SEQUENCE, _recurrent("rnn", 1, 0, 1, activation="relu", alpha=0.1)),
-    "lstm": (SEQUENCE, _recurrent("lstm", 4, 2, 4, direction="bidirectional_concat")),
+    "lstm": (SEQUENCE, _recurrent("lstm", 4, 2, 4, direction="bidirectional_concat", clip=0.5)),
     "gru": (SEQUENCE, _recurrent("gru", 3, 1, 3, direction="right2left")),
     "gru linear before reset": (SEQUENCE, _recurrent("gru", 3, 1, 4, linear_before_reset=True)),
     "matmul of slices": (

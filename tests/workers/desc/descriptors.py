@@ -282,6 +282,7 @@ def _recurrent(rng: Random, gates: int, bias_gates: int) -> dict[str, Any]:
         "dst_iter": maybe(layers, directions, batch, hidden),
         "direction": direction,
         "prop": rng.choice(_TRAINING),
+        "clip": rng.choice((0.0, 0.0, 0.5)),
     }
 
 

@@ -338,6 +338,7 @@ def _networks(prop: str, dtype: str, gates: int, bias_gates: int) -> list[dict[s
                 "dst_iter": state if number != 2 else None,
                 "direction": direction,
                 "prop": prop,
+                "clip": 0.75 if number == 3 else 0.0,
             }
         )
     return found

@@ -20,6 +20,7 @@ class Gru(OpDesc):
 
     src_layer (T, N, C), weights_layer (L, D, C, 3, H), weights_iter (L, D, H, 3, H), bias (L, D, 3 or 4, H), dst_layer
     (T, N, H, or 2 H for bidirectional_concat), src_iter and dst_iter (L, D, N, H); an initial state left out is 0.
+    A ``clip`` that is not 0 limits what functions of gates are computed of, to between its negative and itself.
     """
 
     kind: ClassVar[str] = "gru"
@@ -33,6 +34,7 @@ class Gru(OpDesc):
     linear_before_reset: bool = False
     direction: str = "left2right"
     prop: str = "forward_inference"
+    clip: float = 0.0
 
     def __post_init__(self) -> None:
         require_recurrent(self, 3, 4 if self.linear_before_reset else 3)

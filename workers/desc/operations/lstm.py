@@ -18,6 +18,7 @@ class Lstm(OpDesc):
     src_layer (T, N, C), weights_layer (L, D, C, 4, H), weights_iter (L, D, H, 4, H), bias (L, D, 4, H), dst_layer
     (T, N, H, or 2 H for bidirectional_concat), the states src_iter (h),
     src_iter_c (c), dst_iter and dst_iter_c (L, D, N, H); an initial state left out is 0.
+    A ``clip`` that is not 0 limits what functions of gates are computed of, to between its negative and itself.
     """
 
     kind: ClassVar[str] = "lstm"
@@ -32,6 +33,7 @@ class Lstm(OpDesc):
     dst_iter_c: MemoryDesc | None
     direction: str = "left2right"
     prop: str = "forward_inference"
+    clip: float = 0.0
 
     def __post_init__(self) -> None:
         require_recurrent(self, 4, 4)

@@ -19,6 +19,7 @@ def require_recurrent(op: Any, gates: int, bias_gates: int) -> None:
     """
     one_of("prop", op.prop, FORWARD)
     one_of("direction", op.direction, DIRECTIONS)
+    require(op.clip >= 0, "clip", f"expect 0 or more, got {op.clip}")
     require(op.src_layer.ndims == 3, "src_layer", "expect (T, N, C)")
     require(op.weights_layer.ndims == 5, "weights_layer", "expect (L, D, C, G, H)")
     steps, batch, channels = op.src_layer.dims

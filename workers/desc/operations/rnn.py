@@ -19,6 +19,7 @@ class Rnn(OpDesc):
     src_layer (T, N, C), weights_layer (L, D, C, 1, H), weights_iter (L, D, H, 1, H), bias (L, D, 1, H), dst_layer
     (T, N, H, or 2 H for bidirectional_concat), src_iter and dst_iter (L, D, N, H); an initial state left out is 0.
     ``alpha`` is the negative slope of relu.
+    A ``clip`` that is not 0 limits what functions of gates are computed of, to between its negative and itself.
     """
 
     kind: ClassVar[str] = "rnn"
@@ -33,6 +34,7 @@ class Rnn(OpDesc):
     alpha: Signed = 0.0
     direction: str = "left2right"
     prop: str = "forward_inference"
+    clip: float = 0.0
 
     def __post_init__(self) -> None:
         one_of("activation", self.activation, ("tanh", "relu", "logistic"))

@@ -341,6 +341,7 @@ class _Network:
             kernel, places, numbers, items, items,
             cell=_CELLS.index(cell), activation=f"eltwise_{activation}", alpha=float(alpha),
             **({} if self.dtype == "f32" else {"dtype": self.dtype}),
+            **({"clip": op.clip} if op.clip else {}),
         )  # fmt: skip
 
 

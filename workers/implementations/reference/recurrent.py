@@ -47,7 +47,14 @@ class ReferenceRecurrent(ReferenceImplementation[Op]):
         cell, activation, alpha = _cell(op)
         backwards, concat = op.direction == "right2left", op.direction == "bidirectional_concat"
         numbers: list[LaunchArgument] = [("i", number) for number in (cell, activation, int(backwards), int(concat))]
-        args: tuple[LaunchArgument, ...] = (*records, *numbers, ("s", 0), ("i", part), ("f", alpha))
+        args: tuple[LaunchArgument, ...] = (
+            *records,
+            *numbers,
+            ("s", 0),
+            ("i", part),
+            ("f", alpha),
+            ("f", float(op.clip)),
+        )
         written = [(arg, described[arg]) for arg in op.outputs()]
         return tables.program("recurrent", args, batch, written, scratchpad=batch * part)
 

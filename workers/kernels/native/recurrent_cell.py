@@ -9,7 +9,7 @@ from . import functions
 from .compiler import types
 from .elements import elements
 from .first_lanes import HAVE_MASKS
-from .vec import prefetch, vadd, vfma, vmul, vneg
+from .vec import prefetch, vadd, vfma, vmax, vmin, vmul, vneg
 
 #: ISA level -> items of work from the one that is computed to the one whose W x is asked for: those of a step were written long
 #: ago, each gate's in a place of its own. Other levels ask for none.
@@ -19,11 +19,12 @@ VANILLA, LSTM, LINEAR_BEFORE_RESET, GRU_GATES, GRU_STATE = range(5)
 
 
 def make(
-    isa: str, cell: int, activation: str, alpha: float, dtype: str = "f32", asks: bool = True
+    isa: str, cell: int, activation: str, alpha: float, dtype: str = "f32", asks: bool = True, clip: float = 0.0
 ) -> tuple[Callable[..., None], Any]:
     """Return the kernel of a cell; ``activation`` (``eltwise_tanh``) and ``alpha`` are those of vanilla cells.
 
-    It ``asks`` for the W x of later items, which are not in the first-level cache.
+    It ``asks`` for the W x of later items, which are not in the first-level cache. What functions of gates are computed of is
+    limited by ``clip`` unless that is 0.
 
     Arguments, of one type: addresses of W x + b (N, G, ``apart``), of U h (N, ``wide``), of h before and after (N, H), of c
     before and after (N, H), and of the bias (H) that a GRU with linear before reset adds to its last U h; H, G, ``apart``,
@@ -41,6 +42,7 @@ def make(
     is_masked = isa in HAVE_MASKS
     ahead = _AHEAD.get(isa, 0) if asks else 0
     slope, zero = of.real(alpha), of.real(0.0)
+    low, high, clips = of.real(-clip), of.real(clip), clip > 0.0
 
     def read(at: int, lanes: int) -> Any:
         if lanes == 16 and not is_masked:
@@ -53,11 +55,17 @@ def make(
         else:
             store_part(at, value, lanes)
 
+    def limited(value: Any) -> Any:
+        if clips:
+            # NaN remains.
+            value = vmin(fill(high), vmax(fill(low), value))
+        return value
+
     def added(inputs: int, products: int, lanes: int, begun: int) -> Any:
         value = read(inputs, lanes)
         if begun:
             value = vadd(value, read(products, lanes))
-        return value
+        return limited(value)
 
     def recurrent_cell(
         begin: int, end: int, inputs: int, products: int, before: int, after: int, kept: int, keeps: int, bias: int,
@@ -108,7 +116,7 @@ def make(
                         inner = read(bias + size * first, lanes)
                     if begun:
                         inner = vadd(inner, read(u + 2 * step, lanes))
-                    candidate = vfma(reset, inner, read(x + 2 * step, lanes))
+                    candidate = limited(vfma(reset, inner, read(x + 2 * step, lanes)))
                 candidate = squash(candidate, zero, zero)
                 # Not 1 - u, which is inexact if it is small.
                 new = vmul(gate(vneg(update), zero, zero), candidate)

@@ -16,7 +16,9 @@ from .recurrent_cell import make as make_cell
 from .vec import vadd, vfma
 
 
-def make(isa: str, cell: int, activation: str, alpha: float, dtype: str = "f32") -> tuple[Callable[..., None], Any]:
+def make(
+    isa: str, cell: int, activation: str, alpha: float, dtype: str = "f32", clip: float = 0.0
+) -> tuple[Callable[..., None], Any]:  # fmt: skip
     """Return the kernel of a whole cell, or of both halves of a GRU's if ``cell`` is its first half.
 
     Arguments, of one type: addresses of W x + b (T, N, G, ``apart``), of the weights of h, and of those columns that the second
@@ -26,8 +28,8 @@ def make(isa: str, cell: int, activation: str, alpha: float, dtype: str = "f32")
     from 16 columns to the next; room; whether there is a first h, a first c, and that bias. One item of work is a sequence.
     """
     is_split = cell == GRU_GATES
-    whole, _ = make_cell(isa, cell, activation, alpha, dtype, asks=False)
-    second, _ = make_cell(isa, GRU_STATE, activation, alpha, dtype, asks=False)
+    whole, _ = make_cell(isa, cell, activation, alpha, dtype, asks=False, clip=clip)
+    second, _ = make_cell(isa, GRU_STATE, activation, alpha, dtype, asks=False, clip=clip)
     of = elements(dtype)
     size, fill, load, load_part, load_one, store = of.size, of.fill, of.load, of.load_part, of.load_one, of.store
     zero = of.real(0.0)

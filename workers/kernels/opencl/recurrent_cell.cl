@@ -1,10 +1,16 @@
 /* Advance recurrent cells by one step: gates from W x + b (N, G, apart) and U h (N, wide), and the states (N, H) from them.
  *
  * CELL: 0 vanilla, 1 LSTM, 2 GRU with linear before reset, 3 and 4 the halves of a GRU, between which r * h is multiplied.
+ * Functions are computed of numbers between -CLIP and CLIP if that is defined.
  * Without an h before (BEGUN 0) it is 0, and U h is not read. The first half leaves the sum of the update gate in place of its W x,
  * and writes r * h in place of c after. An item is a vector of channels of a sequence.
  */
-#define added(x, u) (load_lanes(x, lanes) + (begun ? load_lanes(u, lanes) : (vec)0.0f))
+#ifdef CLIP
+#define limited(x) select(clamp(x, -CLIP, CLIP), x, isnan(x))
+#else
+#define limited(x) (x)
+#endif
+#define added(x, u) limited(load_lanes(x, lanes) + (begun ? load_lanes(u, lanes) : (vec)0.0f))
 #define gate(x) eltwise_logistic(x, 0.0f, 0.0f)
 
 __kernel void recurrent_cell(TARGET(inputs), SOURCE(products), SOURCE(before), TARGET(after), SOURCE(kept),
@@ -40,7 +46,7 @@ __kernel void recurrent_cell(TARGET(inputs), SOURCE(products), SOURCE(before), T
     vec inner = biased ? load_lanes(source_at(bias) + first, lanes) : (vec)0.0f;
     if (begun)
         inner += load_lanes(u + 2 * apart, lanes);
-    vec candidate = load_lanes(x + 2 * apart, lanes) + reset * inner;
+    vec candidate = limited(load_lanes(x + 2 * apart, lanes) + reset * inner);
 #endif
     /* Not 1 - u, which is inexact if it is small. */
     store_lanes(gate(update) * h + gate(-update) * tanh(candidate), target_at(after) + at, 0, lanes);

@@ -50,7 +50,10 @@ def recurrent(kind: str, order: Sequence[int], states: int, activations: Sequenc
                 initial.append(m.reshape(state, (1, count, batch, hidden)))
         if len(initial) not in (0, states):
             initial = _complete(call, initial, (1, count, batch, hidden), source)
-        options: dict[str, Any] = {"direction": _DIRECTIONS[direction], "name": call.name}
+        clip = call.number("clip", 0.0)
+        if not clip >= 0:
+            raise call.malformed(f"clip: expect 0 or more, got {clip}")
+        options: dict[str, Any] = {"direction": _DIRECTIONS[direction], "clip": clip, "name": call.name}
         if kind == "rnn":
             options["activation"] = algorithm
         reset = kind == "gru" and bool(call.integer("linear_before_reset", 0))
@@ -72,8 +75,8 @@ def recurrent(kind: str, order: Sequence[int], states: int, activations: Sequenc
 
 def _check(call: NodeCall, kind: str, count: int, usual: Sequence[str]) -> str:
     """Return the activation of a plain network. Raises UnsupportedNode for options that no operation here has."""
-    if "clip" in call.attrs or call.integer("input_forget", 0):
-        raise call.unsupported("clip and input_forget are not supported")
+    if call.integer("input_forget", 0):
+        raise call.unsupported("input_forget is not supported")
     if "activation_alpha" in call.attrs or "activation_beta" in call.attrs:
         raise call.unsupported("parameters of activations are not supported")
     given = call.texts("activations", [*usual] * count)
@@ -89,7 +92,7 @@ def is_special(call: NodeCall, usual: list[str]) -> bool:
     """Return whether an LSTM has options that the operation of a graph has not."""
     peepholes = call.optional(7)
     sees = peepholes is not None and (isinstance(peepholes, Value) or bool(peepholes.any()))
-    options = "clip" in call.attrs or bool(call.integer("input_forget", 0))
+    options = bool(call.integer("input_forget", 0))
     plain = "activation_alpha" not in call.attrs and "activation_beta" not in call.attrs
     return plain and (sees or options or call.texts("activations", usual) != usual)
 

@@ -320,6 +320,25 @@ CASES: list[Case] = [
         clip=0.75,
         opset=14,
     ),
+    *(
+        case(
+            kind,
+            {"x": (4, 2, 3)},
+            {"w": array(2, gates * 5, 3), "r": array(2, gates * 5, 5), "b": array(2, 2 * gates * 5)},
+            hidden_size=5,
+            direction="bidirectional",
+            clip=0.25,
+            opset=14,
+            **options,
+        )
+        for kind, gates, options in (
+            ("LSTM", 4, {}),
+            ("GRU", 3, {"linear_before_reset": 0}),
+            ("GRU", 3, {"linear_before_reset": 1}),
+            ("RNN", 1, {}),
+            ("RNN", 1, {"activations": ["Relu", "Relu"]}),
+        )
+    ),
 ]
 #: Logarithm and square root want positive numbers; the others are covered by the whole-model tests beside this one.
 POSITIVE = [case("Log", MATRIX), case("Sqrt", MATRIX), case("Pow", MATRIX, {"e": np.array([0.5], np.float32)})]
@@ -356,7 +375,16 @@ REFUSED: list[tuple[Case, str]] = [
     (case("BatchNormalization", IMAGE, _BN, spatial=0, opset=7), "spatial=0 (statistics for each element)"),
     (case("Cast", MATRIX, to=onnx.TensorProto.COMPLEX64), "data type 14 is not supported"),
     (case("Tile", {**MATRIX, "r": (2,)}), "repeats: give the input while loading: values={'r': ...}"),
-    (case("GRU", {"x": (2, 1, 3)}, {"w": array(1, 3, 3), "r": array(1, 3, 1)}, clip=1.0), "clip and input_forget"),
+    (
+        case(
+            "GRU",
+            {"x": (2, 1, 3)},
+            {"w": array(1, 3, 3), "r": array(1, 3, 1)},
+            clip=1.0,
+            activations=["Sigmoid", "Relu"],
+        ),
+        "activations Sigmoid, Relu are not supported",
+    ),
     (case("Dropout", MATRIX, {"r": np.array(0.5, np.float32), "t": np.array(True)}), "training_mode is true"),
 ]
 

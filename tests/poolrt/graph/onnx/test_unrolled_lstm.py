@@ -102,7 +102,7 @@ def test_cells_with_options_compute_the_definition(case: tuple[dict[str, Any], t
 
 
 def test_a_step_is_few_operations_on_all_gates() -> None:
-    for attributes, some, most in (({"clip": 0.6}, (), 8), ({}, ("p",), 12)):
+    for attributes, some, most in (({"clip": 0.6, "input_forget": 1}, (), 9), ({}, ("p",), 12)):
         counts = [
             len([n for n in load_onnx(model_of(drawn(1, steps, 2, 1, 5, some), "forward", attributes)).to_wire()[0]["nodes"]
                  if n[0] in ("matmul", "binary", "eltwise")])

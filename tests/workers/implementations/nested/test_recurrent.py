@@ -69,6 +69,31 @@ def test_every_cell_computes_its_equations(runner: Runner, kind: str, number: in
     compared(runner, network(kind, *NETWORKS[number]), runner.target)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_clip_limits_what_functions_are_computed_of(runner: Runner, kind: str) -> None:
+    for numbers in (NETWORKS[0], (7, 1, 19, 2, "bidirectional_sum", True, "any")):
+        op: Any = network(kind, *numbers)
+        compared(runner, dataclasses.replace(op, clip=0.2), runner.target)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_no_number_remains_beside_a_clip(native: NativeRunner, kind: str) -> None:
+    op: Any = network(kind, 3, 2, 20, 1, "left2right", False, "")
+    pd = primitive_desc(dataclasses.replace(op, clip=0.5), PrimitiveAttr(), cpu_target())
+    args = arguments(pd.op, PrimitiveAttr(), 1, -0.5, 0.5)
+    args[Arg.SRC][1, 0, 3] = np.nan
+    found = native.results(pd, args)[Arg.DST]
+    assert np.isfinite(found[0]).all()
+    assert np.isfinite(found[:, 1]).all()
+    assert np.isnan(found[1:, 0]).all()
+
+
+def test_a_negative_clip_is_refused() -> None:
+    op: Any = network("gru", *NETWORKS[0])
+    with pytest.raises(ValueError, match="clip: expect 0 or more, got -1"):
+        dataclasses.replace(op, clip=-1.0)
+
+
 @pytest.mark.parametrize("tag", ["any", ""])
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.one_in(3)

@@ -24,7 +24,9 @@ LBR_GRU = CELLS["lbr_gru"]
 
 
 def make(isa: str) -> tuple[Callable[..., None], Any]:
-    """Return the kernel of the arguments' records, then (cell, activation, alpha, backwards, concat, scratch, part, operands).
+    """Return the kernel.
+
+    Its arguments: the arguments' records, then cell, activation, backwards, concat, scratch, part, alpha, clip, operands.
 
     The records are those of src_layer, src_iter, src_iter_c, weights_layer, weights_iter, bias, dst_layer, dst_iter,
     dst_iter_c, 0 if there is none. ``part`` is the size in bytes of a sequence's part of the scratchpad.
@@ -33,7 +35,7 @@ def make(isa: str) -> tuple[Callable[..., None], Any]:
     def recurrent(
         begin: int, end: int, src_layer: int, src_iter: int, src_iter_c: int, weights_layer: int, weights_iter: int,
         bias: int, dst_layer: int, dst_iter: int, dst_iter_c: int, cell: int, activation: int, backwards: int,
-        concat: int, scratch: int, part: int, alpha: float, operands: Any,
+        concat: int, scratch: int, part: int, alpha: float, clip: float, operands: Any,
     ) -> None:  # fmt: skip
         layers, directions = dim(weights_layer, 0), dim(weights_layer, 1)
         channels, hidden = dim(weights_layer, 2), dim(weights_layer, 4)
@@ -59,7 +61,7 @@ def make(isa: str) -> tuple[Callable[..., None], Any]:
                         else:
                             _copy(x, mine + 8 * step * hidden, hidden)
                         _cell(
-                            operands, weights_layer, weights_iter, bias, layer, direction, cell, activation, alpha,
+                            operands, weights_layer, weights_iter, bias, layer, direction, cell, activation, alpha, clip,
                             x, h, c, reset, gates,
                         )  # fmt: skip
                         _copy(mine + 8 * step * hidden, h, hidden)
@@ -77,12 +79,12 @@ def make(isa: str) -> tuple[Callable[..., None], Any]:
                             value += read_f64(results + 8 * ((direction * steps + step) * hidden + k))
                     store(target + at(dst_layer, 2, k), dtype(dst_layer), value)
 
-    return recurrent, types.void(*[types.int64] * 17, types.float64, types.voidptr)
+    return recurrent, types.void(*[types.int64] * 17, types.float64, types.float64, types.voidptr)
 
 
 def _cell(
     operands: Any, weights_layer: int, weights_iter: int, bias: int, layer: int, direction: int, cell: int,
-    activation: int, alpha: float, x: int, h: int, c: int, reset: int, gates: int,
+    activation: int, alpha: float, clip: float, x: int, h: int, c: int, reset: int, gates: int,
 ) -> None:  # fmt: skip
     """Advance the states h and c by one step."""
     hidden, count = dim(weights_layer, 4), dim(weights_layer, 3)
@@ -98,6 +100,12 @@ def _cell(
                 value += read_f64(gates + 8 * (hidden + k)) * inner
             else:
                 value += _product(operands, weights_iter, layer, direction, gate, k, reset if last else h)
+            if clip > 0.0:
+                # NaN remains.
+                if value > clip:
+                    value = clip
+                elif value < -clip:
+                    value = -clip
             if cell == VANILLA:
                 value = eltwise(activation, value, alpha, 0.0)
             elif gate == 2:

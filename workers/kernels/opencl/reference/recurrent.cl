@@ -7,7 +7,7 @@ typedef struct {
     tensor inputs, states, bias;
     long has_bias;
     int cell, activation;
-    real alpha;
+    real alpha, clip;
 } network;
 
 typedef struct {
@@ -46,6 +46,8 @@ static void advance(const network *n, memory m, long layer, long direction)
             if (last && n->cell == CELL_LBR_GRU)
                 old = second[k] * (old + bias_of(n, layer, direction, 3, k));
             value += old;
+            if (n->clip > 0 && fabs(value) > n->clip)
+                value = copysign(n->clip, value);
             value = n->cell == CELL_RNN ? eltwise_value(n->activation, value, n->alpha, 0)
                     : gate == 2         ? tanh(value)
                                         : logistic(value);
@@ -90,11 +92,12 @@ static void end_state(__global const real *from, long hidden, tensor state, long
 __kernel void recurrent(PRIMITIVE, long src_layer, long src_iter, long src_iter_c, long weights_layer,
                         long weights_iter, long bias, long dst_layer, long dst_iter, long dst_iter_c, long cell,
                         long activation, long backwards, long concat, MEMORY(scratch), long part,
-                        FRACTION(alpha) OPERANDS)
+                        FRACTION(alpha), FRACTION(clip) OPERANDS)
 {
     BEGIN(item);
     tensor from = tensor_at(src_layer), to = tensor_at(dst_layer), weights = tensor_at(weights_layer);
-    network n = {weights, tensor_at(weights_iter), tensor_at(bias), bias, (int)cell, (int)activation, fraction(alpha)};
+    network n = {weights, tensor_at(weights_iter), tensor_at(bias), bias, (int)cell, (int)activation, fraction(alpha),
+                 fraction(clip)};
     long layers = size_of(weights, 0), directions = size_of(weights, 1), channels = size_of(weights, 2);
     long hidden = size_of(weights, 4), steps = size_of(from, 0);
     __global real *results = (__global real *)(scratch_base + scratch_offset + item * part);
