@@ -49,7 +49,7 @@ _ROUND: Final = 12582912.0
 #: The largest float32 that an int32 holds.
 _MOST: Final = 2147483520.0
 #: Bits of registers of which two vectors of results are packed together, and LLVM's intrinsics that saturate 16 bits to bytes.
-_PAIRED: Final = 256
+PAIRED: Final = 256
 _PACKS: Final = {"u8": "llvm.x86.avx2.packuswb", "s8": "llvm.x86.avx2.packsswb"}
 #: Bits of registers of which lanes are stored by a mask as fast as all.
 _HAS_MASKS: Final = 512
@@ -215,7 +215,7 @@ def emit_stores(b: Builder, shape: IntegerTile, a: TileArguments, sums: list[Val
     """Store sums, position by position, as the shape says: scaled, with what is added, bounded and rounded."""
 
     by_pieces = shape.bits < _HAS_MASKS and not shape.straddles
-    by_pairs = shape.bits == _PAIRED and shape.dtype in _PACKS and not shape.exact
+    by_pairs = shape.bits == PAIRED and shape.dtype in _PACKS and not shape.exact
 
     def stores(part: bool) -> None:
         first: list[tuple[list[Value], list[Value]]] = [([], []) for _ in range(shape.blocks)]
@@ -276,13 +276,25 @@ def _bytes_of_pairs(b: Builder, values: list[Value], dtype: str, point: Value) -
     found: list[Value] = []
     words = [_words(b, value, point) for value in values]
     for at in range(0, len(words), 2):
-        pair = words[at], words[min(at + 1, len(words) - 1)]
-        packed = call(b, _PACKS[dtype], *pair, result=ir.VectorType(I8, 32))
-        parts = b.bitcast(packed, ir.VectorType(I32, 8))
+        parts = _packed(b, words[at], words[min(at + 1, len(words) - 1)], dtype)
         for half in range(len(words[at : at + 2])):
             order = ir.Constant(ir.VectorType(I32, 4), [2 * half + number for number in (0, 4, 1, 5)])
             found.append(b.bitcast(b.shuffle_vector(parts, parts, order), _V8))
     return found
+
+
+def packed_pair(b: Builder, first: Value, second: Value, dtype: str) -> Value:
+    """Return two vectors of floats in a type of 8 bits as its 32 numbers, rounded to even, on registers of 256 bits."""
+    none = ir.Constant(VI, [0] * LANES)
+    parts = _packed(b, _words(b, first, none), _words(b, second, none), dtype)
+    order = [2 * half + number for half in range(2) for number in (0, 4, 1, 5)]
+    return b.shuffle_vector(parts, parts, ir.Constant(parts.type, order))
+
+
+def _packed(b: Builder, first: Value, second: Value, dtype: str) -> Value:
+    """Return two vectors that `_words` made as bytes, four of them in each lane."""
+    packed = call(b, _PACKS[dtype], first, second, result=ir.VectorType(I8, 32))
+    return b.bitcast(packed, ir.VectorType(I32, 8))
 
 
 def _words(b: Builder, value: Value, point: Value) -> Value:

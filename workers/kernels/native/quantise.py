@@ -12,7 +12,8 @@ from .byte_table import SIZE, make_look_up, store_byte
 from .compiler import types
 from .compiler.language import intrinsic
 from .functions import ELTWISE
-from .integer_tile import SIZES, load_float, narrowed, narrowed_with, store_lanes
+from .integer_dot import register_bits
+from .integer_tile import PAIRED, SIZES, load_float, narrowed, narrowed_with, packed_pair, store_lanes
 from .integers import load_s8, load_s32, load_u8
 from .vec import (
     I1,
@@ -29,6 +30,7 @@ from .vec import (
     lanes_below,
     maximum,
     minimum,
+    pointer,
     splat,
 )
 
@@ -72,7 +74,9 @@ def make(
     rows; the rows that have the same divisors or numbers of the second source, and after how many of these (or rows of them)
     they begin again; and as floats the least result before scale and zero point, and the function's parameters.
     """
-    convert = _make_convert(isa, first, second, result, rounds, combined, moves, function, along == "lanes", points)
+    parameters = isa, first, second, result, rounds, combined, moves, function, along == "lanes", points
+    by_pairs = register_bits(isa) == PAIRED and result in ("u8", "s8") and not (rounds or function)
+    convert, convert_two = (_make_convert(*parameters, vectors) for vectors in (1, 2 if by_pairs else 1))
     least, most = _RANGES[result]
     low_limit, high_limit = np.float32(least), np.float32(most)
     sizes = [SIZES.get(dtype, 0) for dtype in (first, second, result)]
@@ -153,7 +157,15 @@ def make(
             elif across:
                 y = scale2 + 4 * which * inner
                 z = point2 + 4 * which * inner
-            for at in range(first, stop, 16):
+            pairs = 0
+            if by_pairs:
+                pairs = (stop - first) // 32 * 32
+            for at in range(first, first + pairs, 32):
+                convert_two(src0 + at * size0, y, z, dst + at * size2, 32, factor0, minus0, factor1, minus1, divisor, plus,
+                            bound, low_limit, high_limit, reciprocal, a, b, number, simple)  # fmt: skip
+                if not by_row:
+                    y += 32 * size1
+            for at in range(first + pairs, stop, 16):
                 convert(src0 + at * size0, y, z, dst + at * size2, stop - at, factor0, minus0, factor1, minus1, divisor, plus,
                         bound, low_limit, high_limit, reciprocal, a, b, number, simple)  # fmt: skip
                 if across:
@@ -174,9 +186,12 @@ def make(
 
 def _make_convert(
     isa: str, first: str, second: str, result: str, rounds: bool, combined: str, moves: str, function: str,
-    across: bool, points: bool,
+    across: bool, points: bool, vectors: int,
 ) -> Any:  # fmt: skip
-    """Return the intrinsic that converts up to 16 elements; with ``across``, src1 has their divisors, as zero points are."""
+    """Return the intrinsic that converts up to 16 elements; with ``across``, src1 has their divisors, as zero points are.
+
+    That of two ``vectors`` converts 32, whose bytes are packed at once.
+    """
 
     @intrinsic
     def convert(
@@ -191,13 +206,13 @@ def _make_convert(
                 splat(b, each) for each in numbers
             )
 
-            def second_source(mask: Value | None) -> Value:
-                return number if moves == "row" else load_float(b, src1, second, mask)
-
-            def piece(mask: Value | None) -> None:
-                value = load_float(b, src0, first, mask)
+            def converted(at: Value, at1: Value, mask: Value | None) -> Value:
+                """Return 16 elements as floats, those that become integers in the bounds of the result."""
+                value = load_float(b, at, first, mask)
+                other = value
+                if second:
+                    other = number if moves == "row" else load_float(b, at1, second, mask)
                 if second and result != "f32":
-                    other = second_source(mask)
                     if combined == "add":
                         value = fma(b, value, factor0, fma(b, other, factor1, plus))
                     else:
@@ -206,35 +221,49 @@ def _make_convert(
                         value = maximum(b, value, bound)
                     else:
                         value = maximum(b, maximum(b, bound, value), low)
-                    stored = narrowed(b, minimum(b, value, high), result)
-                    store_lanes(b, dst, stored, mask)
-                    return
+                    return minimum(b, value, high)
                 if not rounds:
                     value = b.fmul(b.fsub(value, minus0), factor0)
                 if second:
-                    other = b.fmul(b.fsub(second_source(mask), minus1), factor1)
+                    other = b.fmul(b.fsub(other, minus1), factor1)
                     value = b.fadd(value, other) if combined == "add" else b.fmul(value, other)
                     value = maximum(b, bound, value)
                 if function:
                     value = ELTWISE[function](b, value, alpha, beta)
                 if result == "f32":
-                    value = b.fadd(_chosen(b, is_simple, lambda: value, lambda: b.fdiv(value, divisor)), plus)
-                    store_lanes(b, dst, value, mask)
-                    return
+                    return b.fadd(_chosen(b, is_simple, lambda: value, lambda: b.fdiv(value, divisor)), plus)
                 # Bounds are taken in this order: NaN becomes the least number, as in ONNX's QuantizeLinear.
                 if across:
-                    found = b.fdiv(value, load_float(b, src1, "f32", mask))
+                    found = b.fdiv(value, load_float(b, at1, "f32", mask))
                 else:
                     found = _quotient(b, isa, value, divisor, reciprocal, is_simple)
                 if rounds or function:
-                    added = load_float(b, zeros, "s32", mask) if across and points else plus
-                    found = minimum(b, maximum(b, found, b.fsub(low, added)), b.fsub(high, added))
-                    stored = narrowed_with(b, found, added, result)
+                    added = zero_points(mask)
+                    return minimum(b, maximum(b, found, b.fsub(low, added)), b.fsub(high, added))
+                return minimum(b, maximum(b, b.fadd(found, plus), low), high)
+
+            def zero_points(mask: Value | None) -> Value:
+                return load_float(b, zeros, "s32", mask) if across and points else plus
+
+            def piece(mask: Value | None) -> None:
+                value = converted(src0, src1, mask)
+                if result == "f32":
+                    stored = value
+                elif (rounds or function) and not (second and result != "f32"):
+                    stored = narrowed_with(b, value, zero_points(mask), result)
                 else:
-                    found = b.fadd(found, plus)
-                    stored = narrowed(b, minimum(b, maximum(b, found, low), high), result)
+                    stored = narrowed(b, value, result)
                 store_lanes(b, dst, stored, mask)
 
+            if vectors == 2:
+                places = [
+                    [b.add(at, I64(half * SIZES.get(dtype, 0))) for at, dtype in ((src0, first), (src1, second))]
+                    for half in (0, LANES)
+                ]
+                low_half, high_half = (converted(at, at1, None) for at, at1 in places)
+                packed = packed_pair(b, low_half, high_half, result)
+                b.store(packed, pointer(b, dst, packed.type), align=1)
+                return context.get_dummy_value()
             with b.if_else(b.icmp_signed("<", count, I64(LANES))) as (part, whole):
                 with part:
                     piece(lanes_below(b, count))

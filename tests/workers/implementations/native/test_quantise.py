@@ -221,3 +221,32 @@ def test_the_maximum_of_bytes_is_exact(native: NativeRunner, dtype: str, channel
     assert pd.impl_name() == "native:pooling_bytes"
     got = native.results(pd, {Arg.SRC: src})[Arg.DST]
     np.testing.assert_array_equal(got, reference(op, PrimitiveAttr(), {Arg.SRC: src}))
+
+
+@pytest.mark.parametrize("combined", ["", "add", pytest.param("mul", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("result", ["u8", pytest.param("s8", marks=pytest.mark.slow)])
+def test_a_result_does_not_depend_on_the_vector_that_it_is_in(
+    native: NativeRunner, result: str, combined: str, isa: str
+) -> None:
+    rng = np.random.default_rng(random.SystemRandom().randrange(1 << 32))
+    # Given numbers of which most results are halves, and some are beyond the bounds
+    kinds = ["f32", result] if not combined else ["u8", "s8", result]
+    used = [Arg.SRC, Arg.SRC_1][: len(kinds) - 1]
+    attr = PrimitiveAttr((), tuple(map(Quantisation, (*used, Arg.DST))), tuple(map(Quantisation, (*used, Arg.DST))))
+    numbers = {arg: rng.integers(0, 128, 77) for arg in used}
+    extra: dict[int, Array] = {}
+    for arg in (*used, Arg.DST):
+        extra[scales_of(arg)] = np.array([2.0 if arg == Arg.DST else 1.0], np.float32)
+        extra[zero_points_of(arg)] = np.array([-3 if arg == Arg.DST else 20])
+
+    def results(count: int, start: int) -> Array:
+        mds = [MemoryDesc((count,), kind) for kind in kinds]
+        op = Binary(mds[0], mds[1], mds[2], combined) if combined else Reorder(mds[0], mds[1])
+        pd = primitive_desc(op, attr, target_of(isa))
+        assert pd.impl_name().startswith("native:quantise")
+        return native.results(pd, {**{arg: numbers[arg][start : start + count] for arg in used}, **extra})[Arg.DST]
+
+    # When they are computed at once, and one by one: the whole vectors of the former are packed two at a time
+    whole = results(77, 0)
+    # Then nothing differs
+    np.testing.assert_array_equal(whole, np.concatenate([results(1, at) for at in range(77)]))
