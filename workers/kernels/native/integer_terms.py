@@ -18,14 +18,39 @@ import numpy as np
 from .compiler import types
 from .compiler.language import inlined, intrinsic
 from .integer_dot import GROUP, ONES, multiply_groups, register_bits
-from .integers import clear16, load_s32, store_s32
+from .integers import clear16, load_s32
 from .point_limits import LEAST_POINT, MOST_POINT
-from .vec import I8, I16, I64, LANES, VI, WIDTH, Builder, Value, fload, fstore, pointer
+from .vec import (
+    I8,
+    I16,
+    I32,
+    I64,
+    LANES,
+    VD,
+    VF,
+    VI,
+    WIDTH,
+    Builder,
+    Value,
+    apply,
+    call,
+    constant,
+    fload,
+    lanes_below,
+    pointer,
+    splat,
+    vbroadcast,
+    vector,
+    vload_part,
+    vset,
+)  # fmt: skip
 
 #: Whole units of a bias that an error of float32 does not change.
 _MOST_UNITS: Final = 4194304.0
 #: A rest of a bias up to this part of it is an error of float32.
 _NO_REST: Final = 2.0**-22
+#: Added to a float64 below 2**51 in magnitude and subtracted again, it leaves the nearest integer, ties to even.
+_ROUNDED: Final = 1.5 * 2.0**52
 
 
 @inlined
@@ -51,12 +76,7 @@ def make(isa: str, how: str, exact: bool, bias: str, less: bool, kind: str) -> t
     One item of work is a block of 16 outputs.
     """
     size = GROUP[how]
-    total = make_total(how, register_bits(isa), kind)
-
-    def bias_of(address: int) -> float:
-        if bias == "f32":
-            return np.float64(fload(address))
-        return np.float64(load_s32(address))
+    total, write = make_total(how, register_bits(isa), kind), _make_write(exact, bias)
 
     def terms(
         begin: int, end: int, weights: int, biases: int, src_point: int, dst_point: int, src_scale: int,
@@ -70,6 +90,9 @@ def make(isa: str, how: str, exact: bool, bias: str, less: bool, kind: str) -> t
         divisor = 1.0
         if dst_scale != 0:
             divisor = np.float64(fload(dst_scale))
+        plus = 0
+        if dst_point != 0:
+            plus = load_s32(dst_point)
         for item in range(begin, end):
             at = item * 64
             first = item % blocks * 16
@@ -81,39 +104,83 @@ def make(isa: str, how: str, exact: bool, bias: str, less: bool, kind: str) -> t
                 # Sums that are the results begin with nothing, and have neither factors nor offsets.
                 for at_lane in range(0, 64, 16):
                     clear16(to_terms + at + at_lane)
-            else:
-                for lane in range(16):
-                    term, factor, offset = 0, 0.0, 0.0
-                    if minus != 0:
-                        term = -minus * load_s32(to_terms + at + lane * 4)
-                    if lane < lanes:
-                        factor, offset = common, added
-                        if weight_scales != 0:
-                            factor *= fload(weight_scales + (channel + lane) * scale_step)
-                        if exact:
-                            if biases != 0:
-                                term += load_s32(biases + (channel + lane) * 4)
-                            if dst_point != 0:
-                                term += load_s32(dst_point)
-                        else:
-                            factor = np.float64(np.float32(factor))
-                            if biases != 0:
-                                bias = bias_of(biases + (channel + lane) * 4)
-                                units = np.rint(bias / factor)
-                                if factor != 0.0 and abs(units) <= _MOST_UNITS:
-                                    term += int(units)
-                                    bias -= units * factor
-                                    if abs(bias) <= _NO_REST * abs(units * factor):
-                                        bias = 0.0
-                                offset += bias
-                            factor, offset = factor / divisor, offset / divisor
-                            if dst_point != 0:
-                                offset += load_s32(dst_point)
-                    store_s32(to_terms + at + lane * 4, term)
-                    fstore(to_factors + at + lane * 4, np.float32(factor))
-                    fstore(to_offsets + at + lane * 4, np.float32(offset))
+                continue
+            scales = vset(np.float32(1.0))
+            if weight_scales != 0:
+                if scale_step == 0:
+                    scales = vbroadcast(weight_scales)
+                else:
+                    scales = vload_part(weight_scales + channel * scale_step, lanes)
+            write(lanes, to_terms + at, to_factors + at, to_offsets + at, -minus, biases + channel * 4, dst_point != 0, plus,
+                  common, divisor, added, scales)  # fmt: skip
 
     return terms, types.void(*[types.int64] * 17, types.float64)
+
+
+def _make_write(exact: bool, bias: str) -> Any:
+    """Return the intrinsic that writes terms, factors and offsets of a block, whose parameters are those of the kernel.
+
+    Arguments: outputs of the block; addresses of terms, of factors and of offsets; by what the sums of weights, which are where
+    terms will be, are multiplied; the address of the block's biases; whether results have a zero point, and that; the factor of
+    all outputs, the scale of dst and what is added; the scales of weights.
+    """
+
+    @intrinsic
+    def write(
+        _: Any, count: Any, to_terms: Any, to_factors: Any, to_offsets: Any, times: Any, biases: Any, has_point: Any,
+        plus: Any, common: Any, divisor: Any, added: Any, scales: Any,
+    ) -> Any:  # fmt: skip
+        def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
+            count, to_terms, to_factors, to_offsets, times, biases, has_point, plus, common, divisor, added, scales = a
+            mask, none, whole_none = lanes_below(b, count), constant(0.0, VD), ir.Constant(VI, [0] * LANES)
+            common, divisor, offset = (splat(b, value) for value in (common, divisor, added))
+            plus = splat(b, b.select(has_point, b.trunc(plus, I32), I32(0)))
+            term = b.mul(splat(b, b.trunc(times, I32)), b.load(pointer(b, to_terms, VI), align=4))
+            factor = b.fmul(common, b.fpext(scales, VD))
+            number = _load_bias(b, biases, bias, mask) if bias else None
+            if exact:
+                own = plus if number is None else b.add(number, plus)
+                term = b.add(term, b.select(mask, own, whole_none))
+            else:
+                factor = b.fpext(b.fptrunc(factor, VF), VD)
+                if number is not None:
+                    rest = b.fpext(number, VD) if bias == "f32" else b.sitofp(number, VD)
+                    units, rest = _split(b, rest, factor)
+                    term = b.add(term, b.select(mask, b.fptosi(units, VI), whole_none))
+                    offset = b.fadd(offset, rest)
+                factor, offset = b.fdiv(factor, divisor), b.fdiv(offset, divisor)
+                offset = b.select(has_point, b.fadd(offset, b.sitofp(plus, VD)), offset)
+            b.store(term, pointer(b, to_terms, VI), align=4)
+            for value, to in ((factor, to_factors), (offset, to_offsets)):
+                b.store(b.fptrunc(b.select(mask, value, none), VF), pointer(b, to, VF), align=4)
+            return context.get_dummy_value()
+
+        kinds = [*[types.int64] * 6, types.boolean, types.int64, *[types.float64] * 3, vector]
+        return types.void(*kinds), emit
+
+    return write
+
+
+def _load_bias(b: Builder, address: Value, dtype: str, mask: Value) -> Value:
+    """Return the numbers of a bias; other lanes are 0."""
+    kind, name = (VF, "v16f32") if dtype == "f32" else (VI, "v16i32")
+    zeros = ir.Constant(kind, [ir.Constant(kind.element, 0)] * LANES)
+    return call(b, f"llvm.masked.load.{name}.p0", pointer(b, address, kind), I32(4), mask, zeros, result=kind)
+
+
+def _split(b: Builder, bias: Value, factor: Value) -> tuple[Value, Value]:
+    """Return the whole number of units of a bias that its sum begins with, and the rest: an error of float32 is none."""
+    none, rounded = constant(0.0, VD), constant(_ROUNDED, VD)
+    units = b.fsub(b.fadd(b.fdiv(bias, factor), rounded), rounded)
+    is_whole = b.and_(
+        b.fcmp_unordered("!=", factor, none),
+        b.fcmp_ordered("<=", apply(b, "fabs", units), constant(_MOST_UNITS, VD)),
+    )
+    product = b.fmul(units, factor)
+    rest = b.fsub(bias, product)
+    error = b.fmul(constant(_NO_REST, VD), apply(b, "fabs", product))
+    rest = b.select(b.fcmp_ordered("<=", apply(b, "fabs", rest), error), none, rest)
+    return b.select(is_whole, units, none), b.select(is_whole, rest, bias)
 
 
 def make_total(how: str, bits: int, kind: str) -> Any:
