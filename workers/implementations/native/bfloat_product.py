@@ -17,7 +17,7 @@ from ..inference import refuse_beyond_inference
 from ..program import LaunchArgument, Program
 from .amx_products import BFLOATS, cut_groups, tile_height
 from .convolution_chain import bounds
-from .convolution_tiles import output_blocks, tile_positions
+from .convolution_tiles import output_blocks, product_tiles
 from .nest_builder import NestBuilder
 
 #: Bytes of packed rows that are multiplied by all columns before the next rows: they stay in the second-level cache.
@@ -92,30 +92,26 @@ class _BFloatProduct:
     ) -> None:  # fmt: skip
         """Add the launches that multiply src by packed weights; ``sizes`` are rows, inputs and columns."""
         rows, depth, columns = sizes
-        positions = tile_positions(target.isa, rows)
-        vectors = -(-columns // 16)
-        blocks = output_blocks(target.isa, positions, min(max(vectors, 1), 8))
-        pairs = -(-depth // 2)
-        left: LaunchArgument = ("m", (int(Arg.SRC), 0))
-        if rows > 1 or depth % 2 or op.src.dtype != "bf16":
-            source = MemoryDesc((rows, depth), op.src.dtype)
-            panels = MemoryDesc((rows, depth), "bf16", f"AB{positions}a2b" if positions > 1 else "aB2b")
-            to = build.book(panels.nbytes)
-            build.move(source, panels, left, to)
-            left = to
-        count = -(-rows // positions)
-        strip_panels = max(1, min(count, _STRIP // (pairs * positions * 4)))
-        strips = -(-count // strip_panels)
+        heights, (height, large, tiles) = product_tiles(target.isa, rows)
+        vectors, pairs = -(-columns // 16), -(-depth // 2)
+        blocks = output_blocks(target.isa, heights[0], min(max(vectors, 1), 8))
+        left, left_row = _whole_pairs(build, op, rows, depth), pairs * 4
+        if rows > 1:
+            # A pair is moved as a number of 32 bits.
+            to = build.book(rows * (left_row + 64))
+            numbers = (tiles, height, large, pairs, left_row, 0, left_row + 64)
+            args: tuple[LaunchArgument, ...] = (left, to, ("t", build.table([0])), *(("i", n) for n in numbers))
+            build.launch(KernelSpec.of("gemm_pack"), args, tiles)
+            left, left_row = to, left_row + 64
+        strip_tiles = max(1, min(tiles, _STRIP // (pairs * height * 4)))
         kernel = KernelSpec.of(
-            "bfloat_product", positions=positions, blocks=blocks, bias=op.bias.dtype if op.bias is not None else "",
+            "bfloat_product", heights=heights, blocks=blocks, bias=op.bias.dtype if op.bias is not None else "",
             dst=op.dst.dtype,
         )  # fmt: skip
-        numbers = (rows, columns, pairs, strip_panels, strips)
+        numbers = (tiles, height, large, columns, pairs, left_row, strip_tiles)
         _, bound = bounds(attr)
-        args: tuple[LaunchArgument, ...] = (
-            left, right, bias, ("m", (int(Arg.DST), 0)), *(("i", n) for n in numbers), ("f", bound),
-        )  # fmt: skip
-        build.launch(kernel, args, -(-vectors // blocks) * strips)
+        args = (left, right, bias, ("m", (int(Arg.DST), 0)), *(("i", n) for n in numbers), ("f", bound))
+        build.launch(kernel, args, -(-vectors // blocks) * -(-tiles // strip_tiles))
 
 
 class _AmxBFloatProduct(_BFloatProduct):
@@ -130,12 +126,7 @@ class _AmxBFloatProduct(_BFloatProduct):
     ) -> None:  # fmt: skip
         rows, depth, columns = sizes
         pairs, vectors, height = -(-depth // 2), -(-columns // 16), tile_height(rows)
-        left: LaunchArgument = ("m", (int(Arg.SRC), 0))
-        if depth % 2 or op.src.dtype != "bf16":
-            whole = MemoryDesc((rows, depth), "bf16", "aB2b")
-            to = build.book(whole.nbytes)
-            build.move(MemoryDesc((rows, depth), op.src.dtype), whole, left, to)
-            left = to
+        left = _whole_pairs(build, op, rows, depth)
         groups, products, tail = cut_groups(pairs)
         # Threads share strips of panels, two by two; the left factor of one stays in the second-level cache.
         panels = -(-rows // height)
@@ -191,6 +182,17 @@ class NativeBFloatInnerProduct(_BFloatProduct):
 
     def program(self, op: InnerProduct, attr: PrimitiveAttr, target: Target) -> Program:
         return self._describe(op, attr, target, "AB16a2b", (1, 0))
+
+
+def _whole_pairs(build: NestBuilder, op: Matmul | InnerProduct, rows: int, depth: int) -> LaunchArgument:
+    """Return where rows of whole pairs of bf16 are: in src, or in a copy of it."""
+    left: LaunchArgument = ("m", (int(Arg.SRC), 0))
+    if depth % 2 == 0 and op.src.dtype == "bf16":
+        return left
+    whole = MemoryDesc((rows, depth), "bf16", "aB2b")
+    to = build.book(whole.nbytes)
+    build.move(MemoryDesc((rows, depth), op.src.dtype), whole, left, to)
+    return to
 
 
 def _packed(ndims: int) -> str:

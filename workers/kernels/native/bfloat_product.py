@@ -35,72 +35,84 @@ from .vec import (
 _PAIRS: ir.Type = ir.VectorType(ir.IntType(16), 2 * LANES)
 
 
-def make(isa: str, positions: int, blocks: int, bias: str, dst: str) -> tuple[Callable[..., None], Any]:
-    """Return the kernel for panels of ``positions`` rows and ``blocks`` vectors of 16 columns.
+def make(isa: str, heights: tuple[int, ...], blocks: int, bias: str, dst: str) -> tuple[Callable[..., None], Any]:
+    """Return the kernel for tiles of the ``heights`` in rows, and ``blocks`` vectors of 16 columns.
 
-    ``bias`` and ``dst`` are data types; no ``bias`` if nothing is added. Arguments: addresses of the packed left and right
-    matrices, of bias (one a column) and of dst; rows and columns; pairs along K; panels of a strip, strips; and the lower
-    bound of results. One item of work is a strip of panels for ``blocks`` vectors of columns.
+    ``bias`` and ``dst`` are data types; no ``bias`` if nothing is added. Arguments: addresses of the left panels, the packed
+    right matrix, bias (one a column) and dst; tiles, the rows of the first ones, and how many these are: the others have a
+    row less; columns; pairs along K; bytes of the left panels for each row; tiles of a strip; and the lower bound of results.
+    One item of work is a strip of tiles for ``blocks`` vectors of columns.
     """
-    wide, single = (_make_tile(positions, width, bias, dst) for width in (blocks, 1))
+    wide, single = (_make_tiles(heights, width, bias, dst) for width in (blocks, 1))
     bias_size, size = item_size(bias or "f32"), item_size(dst)
 
     def product(
-        begin: int, end: int, left: int, right: int, biases: int, to: int, rows: int, columns: int, pairs: int,
-        strip_panels: int, strips: int, bound: float,
+        begin: int, end: int, left: int, right: int, biases: int, to: int, tiles: int, height: int, large: int, columns: int,
+        pairs: int, left_row: int, strip_tiles: int, bound: float,
     ) -> None:  # fmt: skip
         vectors = (columns + 15) // 16
-        panels = (rows + positions - 1) // positions
-        panel = pairs * positions * 4
+        parts = (vectors + blocks - 1) // blocks
         block = pairs * 64
         row_bytes = columns * size
         for item in range(begin, end):
-            first = item // strips * blocks
-            strip = item % strips
+            strip = item // parts
+            first = (item - strip * parts) * blocks
             rest = min(blocks, vectors - first)
             factors = right + first * block
-            for number in range(strip * strip_panels, min(panels, (strip + 1) * strip_panels)):
-                row = number * positions
+            for number in range(strip * strip_tiles, min(tiles, (strip + 1) * strip_tiles)):
+                row = number * height - max(0, number - large)
+                count = height - int(number >= large)
                 at = to + row * row_bytes + first * 16 * size
-                source = left + number * panel
+                source = left + row * left_row
                 added = biases + first * 16 * bias_size
-                count = columns - first * 16
+                behind = columns - first * 16
                 if blocks == 1 or rest == blocks:
-                    wide(pairs, source, factors, block, added, at, row_bytes, rows - row, count, bound)
+                    wide(count, pairs, source, factors, block, added, at, row_bytes, behind, bound)
                 else:
                     for j in range(rest):
-                        single(pairs, source, factors + j * block, block, added + j * 16 * bias_size,
-                               at + j * 16 * size, row_bytes, rows - row, count - j * 16, bound)  # fmt: skip
+                        single(count, pairs, source, factors + j * block, block, added + j * 16 * bias_size,
+                               at + j * 16 * size, row_bytes, behind - j * 16, bound)  # fmt: skip
 
-    return product, types.void(*[types.int64] * 11, types.float64)
+    return product, types.void(*[types.int64] * 13, types.float64)
 
 
-def _make_tile(positions: int, blocks: int, bias: str, dst: str) -> Any:
-    """Return the intrinsic that computes one tile."""
+def _make_tiles(heights: tuple[int, ...], blocks: int, bias: str, dst: str) -> Any:
+    """Return the intrinsic that computes a tile of one of the heights."""
     size = item_size(dst)
+
+    def emit_tile(b: Builder, height: int, a: list[Value]) -> None:
+        pairs, left, right, block, biases, to, row, count, bound = a
+        sums = _emit_sums(b, height, blocks, pairs, left, right, block)
+        masks = [lanes_below(b, b.sub(count, I64(LANES * j))) for j in range(blocks)]
+        added = []
+        for j in range(blocks if bias else 0):
+            at = b.add(biases, I64(LANES * item_size(bias) * j))
+            added.append(widened(b, masked_load(b, at, STORED[bias], masks[j]), bias))
+        least = splat(b, b.fptrunc(bound, F32))
+        for i in range(height):
+            for j in range(blocks):
+                value = sums[i * blocks + j]
+                if bias:
+                    value = b.fadd(value, added[j])
+                at = b.add(to, b.add(b.mul(row, I64(i)), I64(LANES * size * j)))
+                masked_store(b, narrowed(b, maximum(b, least, value), dst), at, masks[j])
 
     @intrinsic
     def tile(
-        _: Any, pairs: Any, left: Any, right: Any, block: Any, biases: Any, to: Any, row: Any, rows: Any, count: Any,
+        _: Any, height: Any, pairs: Any, left: Any, right: Any, block: Any, biases: Any, to: Any, row: Any, count: Any,
         bound: Any,
     ) -> Any:  # fmt: skip
         def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
-            pairs, left, right, block, biases, to, row, rows, count, bound = a
-            sums = _emit_sums(b, positions, blocks, pairs, left, right, block)
-            masks = [lanes_below(b, b.sub(count, I64(LANES * j))) for j in range(blocks)]
-            added = []
-            for j in range(blocks if bias else 0):
-                at = b.add(biases, I64(LANES * item_size(bias) * j))
-                added.append(widened(b, masked_load(b, at, STORED[bias], masks[j]), bias))
-            least = splat(b, b.fptrunc(bound, F32))
-            for i in range(positions):
-                with b.if_then(b.icmp_signed(">", rows, I64(i))):
-                    for j in range(blocks):
-                        value = sums[i * blocks + j]
-                        if bias:
-                            value = b.fadd(value, added[j])
-                        at = b.add(to, b.add(b.mul(row, I64(i)), I64(LANES * size * j)))
-                        masked_store(b, narrowed(b, maximum(b, least, value), dst), at, masks[j])
+            done = b.append_basic_block("computed")
+            # A number of no tile takes the last one's place.
+            places = {height: b.append_basic_block("tile") for height in heights}
+            chosen = b.switch(a[0], places[heights[-1]])
+            for height, place in places.items():
+                chosen.add_case(I64(height), place)
+                b.position_at_end(place)
+                emit_tile(b, height, a[1:])
+                b.branch(done)
+            b.position_at_end(done)
             return context.get_dummy_value()
 
         return types.void(*[types.int64] * 9, types.float64), emit

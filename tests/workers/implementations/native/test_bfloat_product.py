@@ -70,6 +70,16 @@ def test_an_error_is_that_of_sums_in_float32(native: NativeRunner, instructions:
     check(native, instructions, (31, 67, 301), transposed=False, dtype="f32", bias=True, relu=False, is_inner=False)
 
 
+@pytest.mark.parametrize("rows", [1, 2, 5, 9, 13, 14, 25, 29, pytest.param(200, marks=pytest.mark.slow)])
+def test_tiles_share_rows_evenly(native: NativeRunner, rows: int) -> None:
+    """Of whole pairs and of one input more, which is copied; 200 rows are several strips."""
+    for depth in (38, 37) if rows < 100 else (2000,):
+        shape = (rows, 53, depth)
+        check(
+            native, "x86-64-v4+avx512_bf16", shape, transposed=False, dtype="bf16", bias=True, relu=True, is_inner=False
+        )
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("instructions", INSTRUCTIONS)
 @settings(max_examples=25, deadline=None, database=None)
