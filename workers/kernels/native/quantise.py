@@ -157,15 +157,15 @@ def make(
             elif across:
                 y = scale2 + 4 * which * inner
                 z = point2 + 4 * which * inner
-            pairs = 0
+            start = first
             if by_pairs:
-                pairs = (stop - first) // 32 * 32
-            for at in range(first, first + pairs, 32):
-                convert_two(src0 + at * size0, y, z, dst + at * size2, 32, factor0, minus0, factor1, minus1, divisor, plus,
-                            bound, low_limit, high_limit, reciprocal, a, b, number, simple)  # fmt: skip
-                if not by_row:
-                    y += 32 * size1
-            for at in range(first + pairs, stop, 16):
+                start += (stop - first) // 32 * 32
+                for at in range(first, start, 32):
+                    convert_two(src0 + at * size0, y, z, dst + at * size2, 32, factor0, minus0, factor1, minus1, divisor, plus,
+                                bound, low_limit, high_limit, reciprocal, a, b, number, simple)  # fmt: skip
+                    if not by_row:
+                        y += 32 * size1
+            for at in range(start, stop, 16):
                 convert(src0 + at * size0, y, z, dst + at * size2, stop - at, factor0, minus0, factor1, minus1, divisor, plus,
                         bound, low_limit, high_limit, reciprocal, a, b, number, simple)  # fmt: skip
                 if across:
