@@ -35,10 +35,11 @@ class NativeDeconvolution:
 
     engine_kind = "cpu"
     general = False
+    # Depthwise ones do if their weights are in another layout.
+    nests = True
 
     def __init__(self, depthwise: bool) -> None:
         self.name = "native:depthwise" if depthwise else "nested:matmul"
-        self.nests = not depthwise
         self._depthwise = depthwise
 
     def reject(self, op: Deconvolution, attr: PrimitiveAttr, target: Target) -> str | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from poolrt.workers.desc import Arg, Deconvolution, MemoryDesc, PostOp, PrimitiveAttr, post_op_src
@@ -49,6 +51,15 @@ def test_taps_overlap_at_any_stride(native: NativeRunner, window: Window) -> Non
         found = primitive_descs(problem.op, problem.attr, cpu_target())
         assert found[0].impl_name() == name
         native.check(problem, host_isa())
+
+
+def test_depthwise_weights_in_another_layout_are_reordered(native: NativeRunner) -> None:
+    problem = case(WINDOWS[2], Channels(2, 3, 1, 1))
+    assert isinstance(problem.op, Deconvolution)
+    op = dataclasses.replace(problem.op, weights=problem.op.weights.with_tag("abdc"))
+    found = [pd for pd in primitive_descs(op, problem.attr, cpu_target()) if pd.impl_name() == "native:depthwise"]
+    assert [len(pd.nested()) for pd in found] == [1]
+    native.check(dataclasses.replace(problem, op=op), host_isa())
 
 
 @pytest.mark.parametrize("window", WINDOWS, ids=lambda window: f"{window.strides}")
