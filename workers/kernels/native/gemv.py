@@ -10,6 +10,7 @@ import numpy as np
 from .compiler import types
 from .first_lanes import vstore_part
 from .gemv_sums import add_rows, sum_blocks, sum_columns, sum_packed, sum_part, sum_rows
+from .stack_room import stack_room
 from .vec import iload, vadd, vload, vload_part, vmax, vset, vstore
 
 #: ISA level -> sums at once, each of them a vector: they fill half of the registers at most.
@@ -34,8 +35,9 @@ _NEAR: Final = 256 << 10
 _FAR: Final = 1 << 20
 _AHEAD: Final = 4096
 #: Most columns of adjacent items in rows that are computed together: rows are read at the speed of memory only if their
-#: pieces are long, and the sums must stay in the first-level cache.
+#: pieces are long, and the sums, which are on the stack, must stay in the first-level cache.
 _JOINED: Final = 4096
+_PAGE: Final = 4096
 
 
 def make(isa: str, order: str) -> tuple[Callable[..., None], Any]:
@@ -43,15 +45,16 @@ def make(isa: str, order: str) -> tuple[Callable[..., None], Any]:
 
     Packed weights have 16 columns side by side; in rows and columns, the elements of one are adjacent.
 
-    Arguments, distances in bytes: addresses of the left rows, the right matrices, bias (0: none), sums (dst itself if
-    nothing is added to them), dst, residual (0: none); a table of (left, right, dst) offsets of each product of the batch;
-    K, columns of dst and those of an item of work, a multiple of 16; the distances lane (from one input to the next in
-    the left row; 4 for columns), block (from 16 columns to the next 16, if packed) and step (from row to row, or from
-    column to column in columns); and the lower bounds before and after the residual is added. One item of work is some
-    columns of one product; a job's items in rows are computed together.
+    Arguments, distances in bytes: addresses of the left rows, the right matrices, bias (0: none), sums (dst itself if nothing
+    is added to them; in rows they are on the stack), dst, residual (0: none); a table of (left, right, dst) offsets of each
+    product of the batch; K, columns of dst and those of an item of work, a multiple of 16, in rows at most 4096; the
+    distances lane (from one input to the next in the left row; 4 for columns), block (from 16 columns to the next 16, if
+    packed) and step (from row to row, or from column to column in columns); and the lower bounds before and after the
+    residual is added. One item of work is some columns of one product; a job's items in rows are computed together.
     """
     sums_at_once = _SUMS.get(isa, 2)
     joined = _JOINED if order == "rows" else 1
+    room_on_stack = stack_room(_JOINED * 4 + _PAGE if order == "rows" else 4)
     if order == "rows":
         compute = _rows(_ROWS.get(isa, 2), _VECTORS.get(isa, 0), isa in _WHOLE)
     else:
@@ -65,6 +68,7 @@ def make(isa: str, order: str) -> tuple[Callable[..., None], Any]:
         most = max(1, joined // part)
         before, after = vset(np.float32(low)), vset(np.float32(bound))
         far = int(K * columns * 4 > _FAR)
+        room = room_on_stack()
         item = begin
         while item < end:
             product = batch_table + item // parts * 24
@@ -74,21 +78,24 @@ def make(isa: str, order: str) -> tuple[Callable[..., None], Any]:
             item += together
             count = min(together * part, columns - first)
             at = iload(product + 16) + first * 4
-            compute(
-                left + iload(product), right + iload(product + 8), first, count, K, lane, block, step, far, sums + at
-            )
+            matrix = right + iload(product + 8)
+            to = sums + at
+            if order == "rows":
+                # Half a page behind the place of the columns in theirs: loads wait for stores to the same place in another page.
+                to = room + (matrix + first * 4 + _PAGE // 2 - room & _PAGE - 1)
+            compute(left + iload(product), matrix, first, count, K, lane, block, step, far, to)
             for j in range(0, count, 16):
                 rest = min(16, count - j)
                 if rest == 16:
                     # A store of some lanes takes tens of cycles.
-                    value = vload(sums + at + j * 4)
+                    value = vload(to + j * 4)
                     if bias != 0:
                         value = vadd(value, vload(bias + (first + j) * 4))
                     if residual != 0:
                         value = vadd(vmax(before, value), vload(residual + at + j * 4))
                     vstore(dst + at + j * 4, vmax(after, value))
                     continue
-                value = vload_part(sums + at + j * 4, rest)
+                value = vload_part(to + j * 4, rest)
                 if bias != 0:
                     value = vadd(value, vload_part(bias + (first + j) * 4, rest))
                 if residual != 0:

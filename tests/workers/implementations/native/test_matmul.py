@@ -431,6 +431,24 @@ def test_one_row_by_near_rows_and_by_distant_ones_gives_the_same(native: NativeR
         check_row(native, isa, outer, MemoryDesc((1, depth, columns), "f32", strides=strides))
 
 
+@pytest.mark.parametrize(
+    ("depth", "columns", "halves"), [(520, 1003, 2), (402, 1000, 2), (521, 1003, 1), (96, 4097, 1)]
+)
+def test_halves_of_far_rows_are_multiplied_apart(
+    native: NativeRunner, depth: int, columns: int, halves: int, isa: str
+) -> None:
+    op = Matmul(plain(1, depth), plain(depth, columns), plain(1, columns), plain(1, columns))
+    launches = primitive_desc(op, PrimitiveAttr(), target_of(isa)).program().launches
+    assert len(launches) == halves
+    with_post_ops(native, op, isa, {"gemv"})
+    # Columns of weights in columns, and matrices whose product is one column
+    args = {int(arg): integers(md.dims, int(arg)) for arg, md in op.memories().items() if arg != Arg.DST}
+    given = Matmul(op.src, MemoryDesc((depth, columns), "f32", "ba"), op.bias, op.dst)
+    native.check(Case("columns", given, args, PrimitiveAttr()), isa)
+    one = Matmul(MemoryDesc((columns, depth), "f32", "ba"), plain(depth, 1), None, plain(columns, 1))
+    with_post_ops(native, one, isa, {"gemv"})
+
+
 def test_a_source_without_adjacent_elements_is_refused() -> None:
     src = MemoryDesc((3, 4), "f32", strides=(9, 2))
     op = Matmul(src, MemoryDesc((4, 5), "f32"), None, MemoryDesc((3, 5), "f32"))
