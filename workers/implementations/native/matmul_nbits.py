@@ -112,15 +112,18 @@ class NativeMatmulNbitsPlanes(NativeMatmulNbits):
         """Add the launches that make planes of bytes, and multiply them, some rows after the others."""
         (rows, depth), (columns, blocks, nbytes) = op.src.dims, op.weights.dims
         most = max(_LEAST_ROWS, _PLANES // (3 * blocks * op.block))
-        strip = -(-rows // -(-rows // most))
+        strips = -(-rows // most)
+        strip = -(-rows // strips)
         planes = build.book(3 * strip * blocks * op.block)
         scales, sums = (build.book(strip * blocks * 4) for _ in range(2))
         tile = -(-rows // -(-rows // _PLANE_ROWS))
         split = KernelSpec.of("nbits_planes", part="planes", how=self._how, rows=1, bits=op.bits, points="")
         kernel = KernelSpec.of("nbits_planes", part="rows", how=self._how, rows=tile, bits=op.bits, points=factors.kind)
         bias: LaunchArgument = _NONE if op.bias is None else ("m", (int(Arg.BIAS), 0))
-        for first in range(0, rows, strip):
-            count = min(strip, rows - first)
+        for number in range(strips):
+            # Even strips: none has fewer rows than a tile.
+            first = rows * number // strips
+            count = rows * (number + 1) // strips - first
             src: LaunchArgument = ("m", (int(Arg.SRC), first * depth * 4))
             numbers = (depth, op.block, blocks)
             build.launch(split, (src, planes, scales, sums, *(("i", n) for n in numbers)), count * blocks)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from poolrt.workers.desc import Arg, MatmulNbits, MemoryDesc, PrimitiveAttr
 from poolrt.workers.engines.target import cpu_target
 from poolrt.workers.implementations.primitive_desc import PrimitiveDesc, UnsupportedPrimitive, primitive_desc
+from poolrt.workers.implementations.program import Launch
 from poolrt.workers.kernels.native.compiler.codegen import compile_kernel
 from poolrt.workers.kernels.spec import KernelSpec
 from tests.references.matmul_nbits import matmul_nbits
@@ -105,6 +106,16 @@ def test_odd_sizes_and_blocks_are_multiplied(native: NativeRunner, bits: int) ->
 @pytest.mark.slow
 def test_columns_of_several_strips_are_multiplied(native: NativeRunner) -> None:
     check(native, describe(30, 4096, 200, 32, 4, "f32", bias=True), 3)
+
+
+@pytest.mark.parametrize("rows", [1, 63, 64, 65, 129, 4097, 7226])
+def test_no_strip_of_rows_has_fewer_than_a_tile(rows: int) -> None:
+    """A strip that large inputs allow has 64 rows: 4097 of them would leave one for the last."""
+    program = by_planes(describe(rows, 5504, 16, 32, 4), "vnni").program()
+    launched = [(dict(program.kernels[run.kernel].params), run) for run in program.launches if isinstance(run, Launch)]
+    strips = [(params["rows"], run.args[8][1]) for params, run in launched if params.get("part") == "rows"]
+    assert sum(count for _, count in strips) == rows  # type: ignore[misc]
+    assert all(tile <= count <= 64 for tile, count in strips)  # type: ignore[operator]
 
 
 @pytest.mark.parametrize("rows", [2, 3, 4])
