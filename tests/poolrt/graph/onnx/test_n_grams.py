@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper
 
 from poolrt import Executor, ModelError, load_onnx
+from poolrt.workers.primitives.provider import PrimitiveProvider
 from tests.poolrt.graph.interpreter import run_wire
 
 Array = NDArray[Any]
@@ -40,18 +41,18 @@ def model_of(
     return made
 
 
-def check(model: bytes, x: Array, runs: bool = False) -> None:
-    """Compare results; an executor ``runs`` what floats of the interpreter do not hold."""
+def check(model: bytes, x: Array, cache: PrimitiveProvider | None = None) -> None:
+    """Compare results; an executor with a ``cache`` computes what floats of the interpreter do not hold."""
     want = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"]).run(None, {"x": x})[0]
     graph = load_onnx(model)
-    found = Executor(graph).run(x=x)["y"] if runs else run_wire(*graph.to_wire(), {"x": x})["y"]
+    found = (run_wire(*graph.to_wire(), {"x": x}) if cache is None else Executor(graph, cache=cache).run(x=x))["y"]
     np.testing.assert_allclose(found, want, rtol=1e-6, atol=0)
     assert found.shape == want.shape
 
 
 @pytest.mark.parametrize("mode", ["TF", "IDF", "TFIDF"])
 @pytest.mark.parametrize("items", ITEMS)
-def test_n_grams_are_counted_as_onnx_runtime_does(items: str, mode: str) -> None:
+def test_n_grams_are_counted_as_onnx_runtime_does(items: str, mode: str, cache: PrimitiveProvider) -> None:
     rng, known = np.random.default_rng(len(items)), ITEMS[items].astype(np.int64)
     for number, dims in enumerate(((3, 50), (1, 7), (40,), (2, 1), (5, 2))):
         pool = [
@@ -67,7 +68,7 @@ def test_n_grams_are_counted_as_onnx_runtime_does(items: str, mode: str) -> None
             **({"weights": rng.uniform(0.5, 2, count).astype(np.float32).tolist()} if mode != "TF" else {}),
         }  # fmt: skip
         x = rng.choice(np.concatenate([known, known // 2 + 1]), dims)
-        check(model_of(dims, pool, columns, TensorProto.INT64, **how), x, runs=items == "ends")
+        check(model_of(dims, pool, columns, TensorProto.INT64, **how), x, cache if items == "ends" else None)
         if items == "near":
             check(model_of(dims, pool, columns, TensorProto.INT32, **how), x.astype(np.int32))
 
