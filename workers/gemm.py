@@ -43,7 +43,7 @@ _LANES: Final = 16
 _PAGE: Final = mmap.PAGESIZE
 #: Nanoseconds of a product, and bytes of its scratch memory, at most, whose matrices compiled code looks at.
 _SHORT: Final = 100_000
-_LITTLE: Final = 128 << 10
+_LITTLE: Final = 512 << 10
 
 
 def sgemm(

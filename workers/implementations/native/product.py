@@ -36,6 +36,8 @@ _NEAR: Final = 1 << 20
 _NEAR_FOR_MANY: Final = 128 << 10
 #: So many are worth a packed copy of all columns, which items of work share.
 _WORTH_SHARING: Final = 48
+#: Bytes of a right matrix that are near enough to be waited for: to ask for them takes longer.
+_ASKED: Final = 512 << 10
 #: Bytes of rows that stay in the first-level cache, so that they are read where they are, however often.
 _NEAREST: Final = 16 << 10
 #: Bytes of a matrix's packed columns from which on all items of work share them, and the most bytes of those of all matrices
@@ -108,8 +110,8 @@ class Matrices(NamedTuple):
     Of a left factor these are from row to row of tiles and from one input to the next, of a right one from 16 columns
     to the next 16 and from row to row. ``packs`` says which elements of a right one are adjacent if items of work pack
     it, or of a left one if `pack_left` packs it: then there is no distance from input to input. ``column`` is from column
-    to column; ``aligns`` if rows begin in the same place of a cache line. ``is_slice`` if `_pack_columns` writes each slice to
-    the same place.
+    to column; ``aligns`` if rows begin in the same place of a cache line: of those that are packed, not if that is its beginning.
+    ``is_slice`` if `_pack_columns` writes each slice to the same place.
     """
 
     at: LaunchArgument
@@ -175,14 +177,17 @@ def describe(shape: Shape, left: MemoryDesc, right: MemoryDesc, bias: bool, attr
         is_far = left.outer_strides()[-1] != 1 and not _fits_far_cache(most, left.outer_strides()[-1] * 4)
         copies = (blocking.copies or is_far) and parts >= _WORTH_PACKING
         rows = describe_left(build, shape, left, most, copies, in_place)
-        columns = _columns(build, shape, right, tiles, most, room, blocking.copies and blocks == 1)
-    if columns.aligns:
+        copies = blocking.copies and blocks == 1
+        columns = _columns(build, shape, right, tiles, most, room, copies, blocks > _PAIR and not blocking.copies)
+    if columns.aligns and not columns.packs:
         # The first vector of each row may have fewer columns.
         rest = 1
         items = items // parts * (((shape.columns + 30) // 16 + blocks - 1) // blocks)
-    if not columns.packs and items < _FEW_ITEMS:
-        # Each strip of fewer tiles reads the columns again, which are in the second-level cache.
-        more = max(1, min(tiles // (strips * _WORTH_COPYING), -(-_FEW_ITEMS // items)))
+    packs_near = columns.packs == "rows" and not blocking.copies and most * columns.along <= _NEAR
+    if (packs_near or not columns.packs) and items < _FEW_ITEMS:
+        # Each strip of fewer tiles reads the columns again, which are in the second-level cache, or packs them again.
+        least = 2 * _WORTH_COPYING if packs_near else _WORTH_COPYING
+        more = max(1, min(tiles // (strips * least), -(-_FEW_ITEMS // items)))
         strips, items = strips * more, items * more
     if not (columns.packs or blocking.copies) and _is_written_in_order(shape):
         more = min(tiles, -(-tiles * height * pitch // _IN_ORDER)) // strips
@@ -196,7 +201,10 @@ def describe(shape: Shape, left: MemoryDesc, right: MemoryDesc, bias: bool, attr
         tiles, height, large, shape.columns, strips, rows.across, *lanes(rows, height), columns.across, columns.along,
         columns.column, pitch,
     )  # fmt: skip
-    kernel = KernelSpec.of("gemm", heights=heights, blocks=blocks, rest=rest, rows=rows.along == 4, packs=columns.packs)
+    far = not (columns.packs or blocking.copies) and most * shape.columns * 4 > _ASKED
+    kernel = KernelSpec.of(
+        "gemm", heights=heights, blocks=blocks, rest=rest, rows=rows.along == 4, packs=columns.packs, far=far
+    )
     bias_at: LaunchArgument = ("m", (int(Arg.BIAS), 0)) if bias else ("i", 0)
     residual = chain_source(attr)
     for first, count in slices:
@@ -406,11 +414,12 @@ def _packed_matrix(shape: Shape, packed_row: int) -> int:
 
 
 def _columns(
-    build: NestBuilder, shape: Shape, right: MemoryDesc, tiles: int, most: int, room: int, copies: bool
+    build: NestBuilder, shape: Shape, right: MemoryDesc, tiles: int, most: int, room: int, copies: bool, wide: bool
 ) -> Matrices:
     """Return the right factor: packed, or to be packed by items of work if their ``room`` in bytes is not too much.
 
-    ``most`` of its rows are read at once. With ``copies``, columns are packed unless few tiles read them.
+    ``most`` of its rows are read at once. With ``copies``, columns are packed unless few tiles read them. With ``wide``, tiles
+    read so many columns that parts of two lines in the place of one take longer.
     """
     source: LaunchArgument = ("m", (int(Arg.WEIGHTS), 0))
     packed = right.with_tag(packed_tag(right.ndims))
@@ -433,6 +442,9 @@ def _columns(
         if in_rows and copies and worth <= tiles < _WORTH_SHARING and room <= _ROOM:
             return Matrices(source, offsets, 64, row, "rows", column)
         near = _NEAR if tiles < _WORTH_SHARING else _NEAR_FOR_MANY
+        is_near = _NEAREST < most * row <= near and shape.depth > _SHALLOW
+        if wide and column == 4 and is_near and tiles >= _WORTH_COPYING and room <= _ROOM:
+            return Matrices(source, offsets, 64, row, "rows", column, aligns=row % _LINE == 0)
         if in_rows and (tiles < _WORTH_PACKING or most * row <= near):
             return Matrices(source, offsets, 64, row)
         stays = tiles < _WORTH_COPYING and _fits_far_cache(most, row)

@@ -22,12 +22,10 @@ _AHEAD: Final = {"x86-64-v3": 8}
 _FAR: Final = 24
 #: ISA level -> what tiles ask for; weights on others. A tile of few inputs would wait for its lines of dst.
 _ASKS: Final = {"x86-64-v3": "dst"}
-#: Bytes of the right matrix that stay in the second-level cache: to ask for them takes longer than to wait.
-_NEAR: Final = 512 << 10
 
 
 def make(
-    isa: str, heights: tuple[int, ...], blocks: int, rows: bool, packs: str, rest: int = 1
+    isa: str, heights: tuple[int, ...], blocks: int, rows: bool, packs: str, rest: int = 1, far: bool = False
 ) -> tuple[Callable[..., None], Any]:
     """Return the kernel for tiles of the ``heights`` in rows, and ``blocks`` vectors of 16 columns.
 
@@ -35,7 +33,7 @@ def make(
 
     With ``rows``, the inputs of a row of the left matrix are adjacent; else those of a tile's rows are. ``packs`` says
     which elements of the right matrix are adjacent, those of "rows" or of "columns", if each item of work packs the
-    columns that it multiplies; "" if it reads them where they are.
+    columns that it multiplies; "" if it reads them where they are. With ``far``, these are asked for before they are read.
 
     Arguments, distances in bytes: addresses of the left matrix, the right one, bias (0: none), dst, residual (0: none);
     a table of (left, right, dst) offsets of each product of the batch, and the step (0, K, 0) of a tile; then the tiles
@@ -43,14 +41,18 @@ def make(
     tiles; the distances left_row, left_lane and left_lane_less (from one input to the next in a first tile and in one with a
     row less; without ``rows``), right_block (from 16 columns to the next 16),
     right_row (from one k to the next), right_column (from one column to the next), dst_row; the address of room for the
-    packed columns of each item; 1 to read whole cache lines of rows that begin in the same place of one, else 0 (then
-    parts may be one more); and the lower bounds before and after the residual is added. One item of work is a strip
-    of tiles, as many as in any other or one less, for ``blocks`` vectors of columns of one product.
+    packed columns of each item; 1 to read whole cache lines of rows that begin in the same place of one, else 0: then
+    parts may be one more, or with ``packs``, columns that begin with a line are not packed; and the lower bounds before and
+    after the residual is added. One item of work is a strip of tiles, as many as in any other or one less, for ``blocks``
+    vectors of columns of one product.
     """
-    pack = _pack_columns if packs == "columns" else _pack_rows(_AHEAD.get(isa, _FAR))
     together = _TOGETHER.get(isa, 1) if packs == "rows" else 1
-    asks = _ASKS.get(isa, "weights")
-    asks_ahead = asks == "weights" and packs == ""
+    in_lines = packs == "rows" and isa not in _TOGETHER
+    pack = _pack_columns if packs == "columns" else _pack_rows(_AHEAD.get(isa, _FAR))
+    if in_lines:
+        pack = _pack_lines(blocks)
+    asks = _ASKS.get(isa, "weights" if far else "")
+    asks_ahead = asks == "weights"
     wide, narrow = (
         make_tiles({height: _shape(height, width, rows, asks) for height in heights}) for width in (blocks, rest)
     )
@@ -61,7 +63,10 @@ def make(
         left_lane_less: int, right_block: int, right_row: int, right_column: int, dst_row: int, room: int, aligns: int,
         low: float, bound: float,
     ) -> None:  # fmt: skip
-        parts = ((columns + 15 * aligns + 15) // 16 + blocks - 1) // blocks
+        leads = aligns
+        if packs:
+            leads = 0
+        parts = ((columns + 15 * leads + 15) // 16 + blocks - 1) // blocks
         to_residual = residual - dst
         if residual == 0:
             to_residual = NO_RESIDUAL
@@ -74,7 +79,6 @@ def make(
         block, lane = right_block, right_row
         if packs:
             block, lane = K * 64 + 64, 64
-        asks_next = asks_ahead and K * columns * 4 > _NEAR
         start = ready = begin
         for item in range(begin, end):
             part = item % parts
@@ -82,7 +86,7 @@ def make(
             product = batch_table + item // (parts * strips) * 24
             matrix = right + iload(product + 8)
             # Columns before the first line of the cache that begins with a whole vector.
-            lead = aligns * ((matrix & 63) >> 2)
+            lead = leads * ((matrix & 63) >> 2)
             first = part * blocks * 16 - lead
             factors = matrix + first // 16 * right_block + first % 16 * right_column
             source = left + iload(product)
@@ -91,7 +95,13 @@ def make(
             width = blocks
             if blocks > 1 and (vectors < blocks or first < 0):
                 width = rest
-            if packs:
+            if in_lines:
+                if aligns == 0 or factors & 63 != 0:
+                    pack(factors, packed, K, columns - first, vectors, right_row, right_column)
+                    factors, block, lane = packed, 64, blocks * 64
+                else:
+                    block, lane = right_block, right_row
+            elif packs:
                 if item >= ready:
                     items = min(together, end - item, parts - part)
                     panels = min(items * blocks, (columns - first + 15) // 16)
@@ -100,7 +110,7 @@ def make(
                 factors = packed + (item - start) * blocks * block
             first_tile, end_tile = strip * tiles // strips, (strip + 1) * tiles // strips
             # A lone tile reads as much as it would ask for.
-            asks_now = asks_next and part + 1 < parts and first_tile + 1 < end_tile
+            asks_now = asks_ahead and part + 1 < parts and first_tile + 1 < end_tile
             for number in range(first_tile, end_tile):
                 row = number * height - max(0, number - large)
                 # The first tiles ask for the columns of the next part, a vector each: these come from far.
@@ -157,6 +167,27 @@ def _pack_rows(ahead: int) -> Callable[..., None]:
         if whole < vectors:
             for k in range(K):
                 vstore(to + whole * block + k * 64, vload_part(src + k * row + whole * 64, columns - whole * 16))
+
+    return pack
+
+
+def _pack_lines(blocks: int) -> Callable[..., None]:
+    """Return what packs the vectors of a row side by side, in the order in which a tile reads them."""
+
+    def pack(src: int, to: int, K: int, columns: int, vectors: int, row: int, column: int) -> None:
+        whole = min(vectors, columns // 16)
+        for k in range(K):
+            at, onto = src + k * row, to + k * blocks * 64
+            if whole == blocks:
+                for j in range(blocks):
+                    prefetch(at + _FAR * row + j * 64)
+                for j in range(blocks):
+                    vstore(onto + j * 64, vload(at + j * 64))
+            else:
+                for j in range(whole):
+                    vstore(onto + j * 64, vload(at + j * 64))
+                if whole < vectors:
+                    vstore(onto + whole * 64, vload_part(at + whole * 64, columns - whole * 16))
 
     return pack
 

@@ -39,7 +39,7 @@ def make(
     """
     convert, write = make_columns(right, order), make_results(bias, dst)
     wide, narrow = (
-        make_tiles({height: TileShape((1,) * height, width, 4, 4, "none") for height in heights})
+        make_tiles({height: TileShape((1,) * height, width, 4, 4, "none", asks="") for height in heights})
         for width in (blocks, 1)
     )
     size, bias_size, tallest = item_size(dst), item_size(bias or "f32"), max(heights)

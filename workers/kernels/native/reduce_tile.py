@@ -4,8 +4,8 @@ A tile accumulates ``T`` steps. Step t reads some floats, its lanes, at every po
 16 weights for each block; a table of (source offset, lanes, bytes of weights to skip afterwards) says which. A masked
 tile's table also says where a step's weights begin, and which of 16 outputs they belong to. The inner
 loop has one load for each block and one broadcast for each position, and needs no spill. Left to itself, LLVM hoists the loads
-of an unrolled loop until accumulators go to the stack. Vectors of 256 bits have an unrolled one, with fences: their
-tiles have fewer multiplications beside which other instructions take no time.
+of an unrolled loop until accumulators go to the stack. Vectors of 256 bits, and products, have an unrolled one, with fences:
+while another program computes on the same core, instructions beside the multiplications take time, too.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ from .vec import (
     splat,
 )  # fmt: skip
 
-#: ISA levels whose inner loop has several inputs in a turn, and how many.
-_UNROLLED: Final = ("x86-64-v3",)
+#: ISA levels whose inner loop has several inputs in a turn, unless it asks for these; and how many inputs.
+_NOT_UNROLLED: Final = {"x86-64-v3": (), "x86-64-v4": ("next",)}
 _AT_ONCE: Final = 4
 #: Rows of weights between those that are multiplied and those that are asked for from the second-level cache.
 _ROWS_AHEAD: Final = 16
@@ -226,7 +226,7 @@ def _emit_turn(b: Builder, shape: TileShape, a: Arguments, state: list[Value], c
 
 def _emit_sums(b: Builder, shape: TileShape, a: Arguments) -> list[Value]:
     """Return the sums, position by position, the blocks of one position side by side."""
-    if isa_of(b) in _UNROLLED and not shape.masked:
+    if shape.asks not in _NOT_UNROLLED.get(isa_of(b), (shape.asks,)) and not (shape.masked or shape.trims):
         return _emit_unrolled_sums(b, shape, a)
     start = _start(b, shape, a)
     before = b.block

@@ -25,7 +25,7 @@ class TileShape:
     zeros for the other outputs. If groups have as many ``inputs`` as outputs, and 16 channels are whole groups, a step of it
     reads the 16 inputs of these groups, and has a row of weights for each input of a group. ``asks`` says what a tile
     prefetches beside a residual: "weights" while it reads others, "dst" of the tile below at the beginning, or "next", the source
-    of the next tile, the next weights, and lines of those that are read after all tiles of these.
+    of the next tile, the next weights, and lines of those that are read after all tiles of these; or "" for nothing.
     With ``trims``, a tile has one run, and its steps a fourth number: that of a trim, how many positions the step leaves out at
     the beginning and at the end.
     """

@@ -58,6 +58,17 @@ def test_no_vector_of_parts_of_any_width_lives_on_the_stack_inside_of_a_loop(
 
 
 @pytest.mark.skipif(shutil.which("objdump") is None, reason="needs objdump")
+@pytest.mark.parametrize("packs", ["", "rows"])
+def test_tiles_of_avx_512_have_few_instructions_beside_their_multiplications(packs: str, tmp_path: Path) -> None:
+    spec = KernelSpec.of("gemm", heights=(6, 5, 4, 3), blocks=4, rest=4, rows=True, packs=packs)
+    bodies = loops_with_multiplications(compile_kernel(spec, "x86-64-v4"), tmp_path)
+    found = {sum("vfmadd" in line for line in body): body for body in bodies}
+    # Four inputs of six rows and four vectors: a load for each vector, one for each row, and what moves on to the next input.
+    assert len(found[96]) <= 96 + 4 * (4 + 6) + 10
+    assert not any("prefetch" in line for line in found[96])
+
+
+@pytest.mark.skipif(shutil.which("objdump") is None, reason="needs objdump")
 def test_tiles_of_avx2_have_few_instructions_beside_their_multiplications(tmp_path: Path) -> None:
     spec = KernelSpec.of("gemm", heights=(6, 5, 4, 3), blocks=1, rows=True, packs="")
     found = []
