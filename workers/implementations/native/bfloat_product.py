@@ -22,6 +22,8 @@ from .nest_builder import NestBuilder
 
 #: Bytes of packed rows that are multiplied by all columns before the next rows: they stay in the second-level cache.
 _STRIP: Final = 256 << 10
+#: The same of tiles of AMX: processors that have these have caches of 2 MiB.
+_TILES_STRIP: Final = 512 << 10
 #: Data types of dst and of bias.
 _RESULTS: Final = ("bf16", "f32")
 #: Modes that allow factors of f32 to be rounded to bf16.
@@ -130,7 +132,7 @@ class _AmxBFloatProduct(_BFloatProduct):
         groups, products, tail = cut_groups(pairs)
         # Threads share strips of panels, two by two; the left factor of one stays in the second-level cache.
         panels = -(-rows // height)
-        most = max(1, _STRIP // (pairs * 4 * height))
+        most = max(1, _TILES_STRIP // (pairs * 4 * height))
         items = -(-vectors // 2)
         strip_panels = min(most, -(-panels // -(-_ITEMS // items)))
         strip_panels = min(panels, strip_panels + strip_panels % 2)

@@ -36,7 +36,8 @@ def make(isa: str, bias: str, dst: str) -> tuple[Callable[..., None], Any]:
     and of dst; tables of one step each, (0, products along K) with ``groups`` pairs and then (0, 1) with ``tail`` pairs, if
     that is not 0; rows, columns and pairs along K; rows of a panel, panels of a strip, strips; bytes from row to row on the
     left; ``groups`` and ``tail``; and the lower bound of results. One item of work is a strip of panels for two vectors of
-    columns. The last panel begins earlier if rows are no whole panels: nothing behind the left matrix is read.
+    columns; a strip is multiplied by all columns before the next one. The last panel begins earlier if rows are no whole
+    panels: nothing behind the left matrix is read.
     """
     add_products = make_products(PRODUCTS["bf16", "bf16"])
     store_row = _make_store(bias, dst)
@@ -56,11 +57,12 @@ def make(isa: str, bias: str, dst: str) -> tuple[Callable[..., None], Any]:
         # Columns of the left factor, and rows of the right one, that are behind the whole products.
         done = (pairs - tail) * 4
         configure_tiles(config, height, groups)
+        parts = (vectors + 1) // 2
         for item in range(begin, end):
-            first = item // strips * 2
+            first = item % parts * 2
             wide = min(2, vectors - first)
             factors = right + first * block
-            panel = item % strips * strip_panels
+            panel = item // parts * strip_panels
             last = min(panels, panel + strip_panels)
             while panel < last:
                 high = min(2, last - panel)
