@@ -44,16 +44,21 @@ def in_order(array: NDArray[Any]) -> NDArray[Any]:
 
 
 class ArrayRoom:
-    """Memory for one array of ``nbytes`` at `address`, ``start`` bytes after its beginning, and room behind the array."""
+    """Memory for one array of ``nbytes`` at `address`, ``start`` bytes after its beginning, and room behind the array.
+
+    `has_room_behind` says so of its end, too: code that knows only the address of an array asks that.
+    """
 
     __slots__ = ("address", "bytes", "nbytes", "start")
 
     def __init__(self, nbytes: int) -> None:
         span, place = (_PAGE, _PLACE) if nbytes >= _LARGE else (_LINE, 0)
-        self.nbytes = span + nbytes + SLACK
+        self.nbytes = span + nbytes + 2 * SLACK
         self.bytes = np.empty(self.nbytes, np.uint8)
         begin = address_of(self.bytes)
         self.start = (place - begin) % span
+        if not has_room_behind(begin + self.start + nbytes):
+            self.start += SLACK
         self.address = begin + self.start
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from poolrt.workers.memory.array_address import address_in_order
-from poolrt.workers.memory.array_room import ArrayRoom, has_room_behind, in_order, readable_in_place
+from poolrt.workers.memory.array_room import ArrayRoom, copy_with_room, has_room_behind, in_order, readable_in_place
 
 PAGE = mmap.PAGESIZE
 
@@ -55,3 +55,13 @@ def test_large_rooms_begin_in_the_middle_of_a_page_and_all_on_a_cache_line(nbyte
     if nbytes >= 1 << 16:
         # NumPy's own large arrays begin 16 bytes behind the beginning of a page, with glibc.
         assert PAGE // 4 < room.address % PAGE < 3 * PAGE // 4
+
+
+@pytest.mark.parametrize("nbytes", [1, 21, 64, 1000, 70_000])
+def test_a_copy_can_be_read_where_it_is_wherever_it_is(nbytes: int) -> None:
+    values = np.arange(nbytes).astype(np.uint8)
+    kept = [copy_with_room(values) for _ in range(300)]
+    for copy in kept:
+        assert readable_in_place(copy)
+        assert copy.ctypes.data % 64 == 0
+        np.testing.assert_array_equal(copy, values)
