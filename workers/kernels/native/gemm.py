@@ -17,8 +17,8 @@ from .vec import iload, prefetch, vload, vload_part, vstore
 _SLAB: Final = 8
 #: ISA level -> items of work whose columns are packed together, from longer pieces of each row; 1 on others.
 _TOGETHER: Final = {"x86-64-v3": 4}
-#: ISA level -> rows between those that are packed and those that are asked for meanwhile; `_FAR` on others.
-_AHEAD: Final = {"x86-64-v3": 8}
+#: Rows between those that are packed and those that are asked for meanwhile: of items together, and of one.
+_AHEAD: Final = 8
 _FAR: Final = 24
 #: ISA level -> what tiles ask for; weights on others. A tile of few inputs would wait for its lines of dst.
 _ASKS: Final = {"x86-64-v3": "dst"}
@@ -48,7 +48,7 @@ def make(
     """
     together = _TOGETHER.get(isa, 1) if packs == "rows" else 1
     in_lines = packs == "rows" and isa not in _TOGETHER
-    pack = _pack_columns if packs == "columns" else _pack_rows(_AHEAD.get(isa, _FAR))
+    pack = _pack_columns if packs == "columns" else _pack_rows
     if in_lines:
         pack = _pack_lines(blocks)
     asks = _ASKS.get(isa, "weights" if far else "")
@@ -148,27 +148,24 @@ def make(
     return gemm, types.void(*[types.int64] * 23, types.float64, types.float64)
 
 
-def _pack_rows(ahead: int) -> Callable[..., None]:
-    def pack(src: int, to: int, K: int, columns: int, vectors: int, row: int, column: int) -> None:
-        whole = min(vectors, columns // 16)
-        block = K * 64 + 64
-        slabs = K // _SLAB * _SLAB
-        for first in range(0, slabs, _SLAB):
-            at, onto = src + first * row, to + first * 64
-            for j in range(whole):
-                # Rows are in different pages, which the processor does not foresee.
-                for k in range(_SLAB):
-                    prefetch(at + (k + ahead) * row + j * 64)
-                for k in range(_SLAB):
-                    vstore(onto + j * block + k * 64, vload(at + k * row + j * 64))
-        for k in range(slabs, K):
-            for j in range(whole):
-                vstore(to + j * block + k * 64, vload(src + k * row + j * 64))
-        if whole < vectors:
-            for k in range(K):
-                vstore(to + whole * block + k * 64, vload_part(src + k * row + whole * 64, columns - whole * 16))
-
-    return pack
+def _pack_rows(src: int, to: int, K: int, columns: int, vectors: int, row: int, column: int) -> None:
+    whole = min(vectors, columns // 16)
+    block = K * 64 + 64
+    slabs = K // _SLAB * _SLAB
+    for first in range(0, slabs, _SLAB):
+        at, onto = src + first * row, to + first * 64
+        for j in range(whole):
+            # Rows are in different pages, which the processor does not foresee.
+            for k in range(_SLAB):
+                prefetch(at + (k + _AHEAD) * row + j * 64)
+            for k in range(_SLAB):
+                vstore(onto + j * block + k * 64, vload(at + k * row + j * 64))
+    for k in range(slabs, K):
+        for j in range(whole):
+            vstore(to + j * block + k * 64, vload(src + k * row + j * 64))
+    if whole < vectors:
+        for k in range(K):
+            vstore(to + whole * block + k * 64, vload_part(src + k * row + whole * 64, columns - whole * 16))
 
 
 def _pack_lines(blocks: int) -> Callable[..., None]:
