@@ -175,10 +175,10 @@ def describe(shape: Shape, left: MemoryDesc, right: MemoryDesc, bias: bool, attr
     rows = columns = Matrices(("t", 0), [0] * len(shape.batch), 0, 0)
     if shape.depth:
         is_far = left.outer_strides()[-1] != 1 and not _fits_far_cache(most, left.outer_strides()[-1] * 4)
-        copies = (blocking.copies or is_far) and parts >= _WORTH_PACKING
-        rows = describe_left(build, shape, left, most, copies, in_place)
-        copies = blocking.copies and blocks == 1
-        columns = _columns(build, shape, right, tiles, most, room, copies, blocks > _PAIR and not blocking.copies)
+        copies_rows = (blocking.copies or is_far) and parts >= _WORTH_PACKING
+        rows = describe_left(build, shape, left, most, copies_rows, in_place)
+        copies, wide = blocking.copies and blocks == 1, not blocking.copies and blocks > _PAIR
+        columns = _columns(build, shape, right, tiles, most, room, copies, wide)
     if columns.aligns and not columns.packs:
         # The first vector of each row may have fewer columns.
         rest = 1
