@@ -34,15 +34,21 @@ _NEAR: Final = 8 << 10
 
 
 class NativeFewOutputsConvolution(RowMajorConvolution):
-    """1 to 3 spatial dimensions, groups of at most 8 outputs; row-major memories, weights also with outputs innermost."""
+    """1 to 3 spatial dimensions, groups of at most 8 outputs; row-major memories, weights also with outputs innermost.
+
+    Vectors of 16 columns have more lanes without a result than blocks of 16 outputs if rows have fewer columns than outputs.
+    """
 
     name = "native:few_outputs"
 
     def reject_window(self, op: Convolution) -> str | None:
-        if op.src.ndims not in (3, 4, 5) or op.dst.dims[1] > MOST_OUTPUTS * op.groups:
+        columns, outputs = op.dst.dims[-1], op.dst.dims[1] // op.groups
+        if op.src.ndims not in (3, 4, 5) or outputs > MOST_OUTPUTS:
             return f"more than {MOST_OUTPUTS} outputs a group, or not 1 to 3 spatial dimensions"
         if 0 in op.weights.dims or Window.of(op).kernel[0] > _HEIGHT:
             return f"a window without elements or of more than {_HEIGHT} rows"
+        if columns <= outputs and outputs > 1:
+            return f"rows of {columns} columns for {outputs} outputs a group"
         return None
 
     def reject(self, op: Convolution, attr: PrimitiveAttr, target: Target) -> str | None:
@@ -80,9 +86,11 @@ class NativeFewOutputsConvolution(RowMajorConvolution):
             ("m", (int(Arg.SRC), 0)), weights, bias, ("m", (int(Arg.DST), 0)), chain_source(attr),
             *ints(sizes), ("f", low), ("f", bound),
         )  # fmt: skip
+        phases = sorted({tap * window.dilation[1] % window.stride[1] for tap in range(window.kernel[1])})
         kernel = KernelSpec.of(
             "conv_few_outputs", outputs=tuple(sorted(set(cut.outputs), reverse=True)), rows=cut.rows, vectors=cut.vectors,
             height=window.kernel[0], stride=window.stride, dilation=window.dilation[0],
+            **({"phases": tuple(phases)} if len(phases) < window.stride[1] else {}),
         )  # fmt: skip
         build.launch(kernel, args, op.dst.dims[0] * op.groups * depth.out * cut.bands * cut.pieces)
         return build.program()

@@ -17,7 +17,7 @@ import numpy as np
 from .compiler import types
 from .compiler.language import inlined, intrinsic
 from .limits import ROOM
-from .plane_copy import end_of_copy, make_copy_columns, make_copy_row
+from .plane_copy import end_of_copy, make_copy_columns, make_copy_row, make_is_seen
 from .stack_room import stack_room
 from .vec import (
     F32,
@@ -41,11 +41,19 @@ from .vec import (
 
 
 def make(
-    isa: str, outputs: tuple[int, ...], rows: int, vectors: int, height: int, stride: tuple[int, int], dilation: int
+    isa: str,
+    outputs: tuple[int, ...],
+    rows: int,
+    vectors: int,
+    height: int,
+    stride: tuple[int, int],
+    dilation: int,
+    phases: tuple[int, ...] = (),
 ) -> tuple[Callable[..., None], Any]:
     """Return the kernel for windows of ``height`` rows, ``dilation`` apart; tiles have ``rows`` of ``vectors``, or one row.
 
-    A tile has as many outputs as ``outputs`` says: of the first parts of a group's, and of the others.
+    A tile has as many outputs as ``outputs`` says: of the first parts of a group's, and of the others. Taps read all phases of
+    a row, or ``phases`` alone.
 
     Arguments: addresses of src, weights (input, slab, column, row, output), bias (0: none), dst and residual (0: none); groups,
     inputs and outputs of one, inputs at once, the first parts; height and width of src and dst; bands of a plane and rows of
@@ -55,7 +63,8 @@ def make(
     """
     down, right = stride
     wide = 16 * vectors
-    copy_row = make_copy_row(right)
+    copy_row = make_copy_row(right, phases or tuple(range(right)))
+    is_seen = make_is_seen(height, dilation, down)
     # With AVX-512, masked loads take the time of others.
     frames = isa != "x86-64-v4" and right <= 2
     copy_columns = make_copy_columns(right)
@@ -109,6 +118,8 @@ def make(
                         source = src + 4 * ((image * inputs + first + taken) * depth + z) * height_in * width
                         seen_rows = height_in if 0 <= z < depth else 0
                         for number_y in range((lines - 1) * down + (height - 1) * dilation + 1):
+                            if is_seen(number_y) == 0:
+                                continue
                             to = copy + taken * plane + number_d * slab + number_y * row
                             if not framed:
                                 inside = width if 0 <= y + number_y < seen_rows else 0

@@ -18,7 +18,7 @@ import numpy as np
 
 from .compiler import types
 from .compiler.language import intrinsic
-from .plane_copy import end_of_copy, make_copy_columns, make_copy_row
+from .plane_copy import end_of_copy, make_copy_columns, make_copy_row, make_is_seen, phases_of
 from .stack_room import stack_room
 from .vec import (
     F32,
@@ -82,7 +82,8 @@ def make(
     one = _make_tile(1, kernel, stride, dilation)
     tile_by_columns = _make_tile_by_columns(few, -(-_SUMS.get(isa, 1) // few), kernel[1], stride, dilation)
     one_by_columns = _make_tile_by_columns(1, _SUMS.get(isa, 1), kernel[1], stride, dilation)
-    copy_row = make_copy_row(right)
+    copy_row = make_copy_row(right, phases_of(kernel[2], reach_x, right))
+    is_seen = make_is_seen(kernel[1], reach_y, down)
     # With AVX-512, masked loads take the time of others.
     frames = isa != "x86-64-v4" and right <= 2
     copy_columns = make_copy_columns(right)
@@ -131,6 +132,8 @@ def make(
                     source = src + 4 * (stack * depth + z) * height * width
                     seen_rows = height if 0 <= z < depth else 0
                     for number_y in range((rows - 1) * down + (window_h - 1) * reach_y + 1):
+                        if is_seen(number_y) == 0:
+                            continue
                         place = copy + number_d * slab + number_y * row
                         if not framed:
                             inside = width if 0 <= y + number_y < seen_rows else 0

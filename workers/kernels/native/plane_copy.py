@@ -2,22 +2,46 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from .compiler.language import inlined
+from .dealt_columns import DEALT, make_deal
 from .inside import load_apart
 from .vec import veven, vload, vload_inside, vodd, vset, vstore
 
+#: The largest stride of which rows that no tap reads are left out.
+_SKIPPED: Final = 32
 
-def make_copy_row(right: int) -> Any:
-    """Return the function that copies a row for a stride of ``right`` columns.
+
+def phases_of(taps: int, dilation: int, stride: int) -> tuple[int, ...]:
+    """Return the phases that taps in so many columns read, a dilation apart; all of them for an unknown number, 0."""
+    return tuple(sorted({tap * dilation % stride for tap in range(taps)})) if taps else tuple(range(stride))
+
+
+def make_is_seen(taps: int, dilation: int, stride: int) -> Any:
+    """Return the function (row) that tells whether a tap reads a row, of windows of so many rows; all of an unknown number, 0."""
+    seen = sum(1 << number for number in phases_of(taps, dilation, stride))
+    skips = stride <= _SKIPPED and seen != (1 << stride) - 1
+
+    @inlined
+    def is_seen(row: int) -> int:
+        return seen >> row % stride & 1 if skips else 1
+
+    return is_seen
+
+
+def make_copy_row(right: int, phases: tuple[int, ...]) -> Any:
+    """Return the function that copies a row for a stride of ``right`` columns, of which taps read ``phases``.
 
     Arguments: address of the row; the first column, which may be before it; its width; address of the copy; bytes of a phase
     there; columns of each phase, rounded up to 16.
     """
     see_apart = load_apart("f32")
+    is_dealt = right in DEALT
+    deal, deal_inside = (make_deal(right, phases, is_inside=is_inside) for is_inside in (False, True))
+    has_odd, seen = 1 in phases, sum(1 << number for number in phases)
 
     @inlined
     def copy_row(line: int, first: int, width: int, to: int, phase: int, count: int) -> None:
@@ -37,10 +61,17 @@ def make_copy_row(right: int) -> Any:
                     low = vload_inside(line, at, width, nothing)
                     high = vload_inside(line, at + 16, width, nothing)
                 vstore(place, veven(low, high))
-                vstore(place + phase, vodd(low, high))
+                if has_odd:
+                    vstore(place + phase, vodd(low, high))
+            elif is_dealt:
+                if at >= 0 and at + 16 * right <= width:
+                    deal_inside(line, at, width, place, phase)
+                else:
+                    deal(line, at, width, place, phase)
             else:
                 for number in range(right):
-                    vstore(place + number * phase, see_apart(line, at + number, right, width, nothing))
+                    if seen >> number & 1:
+                        vstore(place + number * phase, see_apart(line, at + number, right, width, nothing))
 
     return copy_row
 

@@ -26,14 +26,28 @@ from tests.workers.native_runner import NativeRunner
 PROBLEMS = [
     pytest.param((2, 6, 9, 37), 1, 1, (3, 3), (1, 1), (0, 0), (1, 1), (1, 1), id="one output"),
     pytest.param((1, 40, 21, 150), 3, 1, (3, 5), (1, 1), (0, 0), (1, 2), (0, 2), id="pieces, and some inputs at once"),
-    pytest.param((2, 15, 13, 7), 14, 2, (3, 3), (1, 1), (0, 0), (1, 1), (1, 1), id="two parts of outputs of each group"),
+    pytest.param((2, 15, 13, 9), 14, 2, (3, 3), (1, 1), (0, 0), (1, 1), (1, 1), id="two parts of outputs of each group"),
     pytest.param((1, 5, 12, 33), 8, 1, (5, 2), (2, 2), (0, 1), (2, 0), (1, 1), id="every second place"),
     pytest.param((1, 3, 20, 41), 5, 1, (3, 2), (3, 4), (1, 2), (1, 2), (2, 1), id="every fourth column"),
+    pytest.param((1, 7, 18, 160), 2, 1, (5, 5), (4, 4), (0, 0), (2, 2), (2, 1), id="every fourth place"),
+    pytest.param((2, 6, 22, 170), 3, 1, (1, 2), (3, 3), (0, 0), (0, 1), (1, 0), id="rows and columns that no tap reads"),
+    pytest.param((1, 8, 19, 220), 4, 2, (2, 3), (4, 5), (1, 4), (1, 2), (0, 6), id="one phase of every fifth column"),
     pytest.param((2, 300, 90), 2, 1, (7,), (1,), (0,), (3,), (3,), id="a row"),
     pytest.param((1, 9, 1400), 6, 3, (4,), (2,), (2,), (0,), (5,), id="a row in pieces"),
     pytest.param((2, 4, 5, 6, 18), 3, 1, (3, 2, 3), (2, 1, 1), (0, 1, 0), (1, 1, 1), (1, 1, 1), id="slabs"),
     pytest.param((1, 4, 40, 16), 4, 1, (11, 3), (1, 1), (2, 0), (15, 1), (15, 1), id="a tall window"),
 ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("columns", "outputs", "name"), [(7, 7, "gathered"), (8, 7, "few_outputs"), (1, 1, "few_outputs")]
+)
+def test_rows_of_fewer_columns_than_outputs_are_for_blocks_of_outputs(columns: int, outputs: int, name: str) -> None:
+    g = Graph("g")
+    source = np.ones((outputs, 40, 3, 3), np.float32)
+    g.output("y", g.convolution(g.input("x", (1, 40, 9, columns + 2)), source))
+    lowered = lower(g.to_ir(), {"cpu": target_of("x86-64-v3")})
+    assert f"native:{name}" in [pd.impl_name() for pd in lowered.primitives]
 
 
 @pytest.mark.parametrize(("src", "outputs", "groups", "window", "strides", "dilations", "before", "behind"), PROBLEMS)

@@ -32,6 +32,14 @@ PROBLEMS = [
     pytest.param((1, 2, 19, 112), (3, 4), (1, 2), (0, 0), (1, 2), (1, 2), id="vectors of every second place"),
     pytest.param((1, 2, 5, 20), (3, 9), (2, 2), (0, 1), (1, 16), (1, 9), id="more padding than a vector"),
     pytest.param((1, 2, 20, 41), (3, 2), (3, 3), (0, 1), (1, 2), (2, 1), id="every third place"),
+    pytest.param((1, 2, 21, 150), (5, 5), (4, 4), (0, 0), (2, 2), (2, 2), id="every fourth place"),
+    pytest.param((1, 2, 14, 130), (3, 2), (3, 3), (0, 3), (1, 3), (1, 2), id="every third place of one phase"),
+    pytest.param(
+        (2, 2, 23, 199), (2, 3), (5, 5), (1, 1), (0, 1), (2, 0), id="every fifth place, with rows that none sees"
+    ),
+    pytest.param((1, 2, 30, 250), (1, 1), (7, 7), (0, 0), (0, 3), (0, 5), id="every seventh place"),
+    pytest.param((1, 2, 15, 210), (1, 4), (2, 6), (0, 1), (1, 2), (0, 3), id="every sixth place"),
+    pytest.param((1, 2, 100, 35), (2, 2), (40, 1), (0, 0), (0, 0), (0, 0), id="rows far apart"),
     pytest.param((1, 2, 90, 40), (7, 7), (1, 1), (0, 0), (3, 3), (3, 3), id="several bands"),
     pytest.param((1, 2, 12, 600), (3, 3), (1, 1), (1, 1), (2, 2), (2, 2), id="pieces of rows"),
     pytest.param((1, 2, 30, 23), (9, 9), (1, 1), (0, 0), (4, 4), (4, 4), id="a loop over columns"),
