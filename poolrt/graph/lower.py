@@ -11,7 +11,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 from poolrt.cachestore.deferred_dataclass import replace
-from poolrt.workers.desc import Concat, InnerProduct, Matmul, MemoryDesc, OpDesc, PrimitiveAttr, Reorder, post_op_src
+from poolrt.workers.desc import (
+    Arg,
+    Concat,
+    Convolution,
+    InnerProduct,
+    Matmul,
+    MemoryDesc,
+    OpDesc,
+    PrimitiveAttr,
+    Reorder,
+    post_op_src,
+)
 from poolrt.workers.desc.op_desc import INTERNAL, OPERATIONS
 from poolrt.workers.desc.operations.region_loop import RegionLoop
 from poolrt.workers.desc.quantisation import KINDS
@@ -35,7 +46,7 @@ from .layout_inserter import HOST, LayoutInserter
 from .layouts import candidates
 from .lowered_plan import LoweredPlan, finish_plan
 from .plan_builder import PlanBuilder, Storage, Version
-from .views import describe_view, find_parts
+from .views import describe_seen, describe_view, find_parts
 
 #: An engine by name, and the primitive that it executes.
 _Chosen: TypeAlias = tuple[str, PrimitiveDesc]
@@ -115,6 +126,13 @@ class _Lowering:
         plain = Attributes(quantisation=self._attr(op, node))
         attributes = replace(plain, post_ops=node.post_ops, operands=[version.desc for version in operands])
         fused = self._choose(op, sources, attributes, node)
+        seen = _what_windows_see(op, sources[0], fused)
+        if seen is not None:
+            op, view = seen
+            # Its reorder may as well write it row-major, which groups gain nothing from.
+            brought = replace(view, desc=op.src) if op.groups == 1 else view
+            fused = self._choose(op, [brought, *sources[1:]], attributes, node)
+            sources[0] = view
         # Scale and zero point of a result come after its post-ops: steps of their own would get it too late.
         apart = node.post_ops and not node.quantisation
         if apart and (isinstance(fused, UnsupportedPrimitive) or is_reference(fused[1])):
@@ -222,6 +240,22 @@ class _Lowering:
     def _port(self, name: str, value: int) -> Port:
         desc = self.graph.values[value]
         return Port(name, desc.dims, desc.dtype, desc.nbytes)
+
+
+def _what_windows_see(
+    op: OpDesc, source: Version, chosen: _Chosen | UnsupportedPrimitive
+) -> tuple[Convolution, Version] | None:
+    """Return a chosen convolution as one of a view of its source, without the elements that no window sees, and that view.
+
+    None unless windows have one element, some elements are between them, and the source is reordered anyway.
+    """
+    if not isinstance(op, Convolution) or isinstance(chosen, UnsupportedPrimitive):
+        return None
+    view = describe_seen(op, source.desc)
+    if view is None or chosen[1].memories()[Arg.SRC] == source.desc:
+        return None
+    seen = replace(op, src=MemoryDesc(view.dims, view.dtype), strides=(1,) * len(op.strides))
+    return seen, Version(source.storage, view, source.start)
 
 
 def _require(chosen: _Chosen | UnsupportedPrimitive) -> _Chosen:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import Final
 
-from poolrt.workers.desc import Concat, MemoryDesc, item_size
+from poolrt.workers.desc import Concat, Convolution, MemoryDesc, item_size
 
 from .inference.movement import resolve_slice
 from .ir import Node
@@ -41,6 +41,21 @@ def describe_view(node: Node, src: MemoryDesc, dims: tuple[int, ...]) -> tuple[M
         case _:
             raise RuntimeError(f"unknown view {node.kind!r}")
     return MemoryDesc(dims, src.dtype, strides=strides if dims else ()), start * item_size(src.dtype)
+
+
+def describe_seen(op: Convolution, src: MemoryDesc) -> MemoryDesc | None:
+    """Return the elements of ``src`` that windows of one element see as a descriptor in its layout; None if these are all.
+
+    None, too, for other windows, and for blocks of channels.
+    """
+    padding = (*op.padding_l, *op.padding_r)
+    if src.layout.blocks or not op.is_forward or set(op.weights.dims[2:]) != {1} or any(padding):
+        return None
+    if set(op.strides) == {1} or not op.dst.elements:
+        return None
+    images, channels, *apart = src.outer_strides()
+    strides = (images, channels, *(stride * step for stride, step in zip(apart, op.strides, strict=True)))
+    return MemoryDesc((*src.dims[:2], *op.dst.dims[2:]), src.dtype, strides=strides)
 
 
 def find_parts(op: Concat) -> list[int] | None:

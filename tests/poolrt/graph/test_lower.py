@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -11,6 +11,7 @@ from poolrt import Graph
 from poolrt.graph import choice
 from poolrt.graph.lower import lower
 from poolrt.graph.wire_parser import parse
+from poolrt.workers.desc import MemoryDesc
 from poolrt.workers.desc.codec import decode, encode
 from poolrt.workers.implementations.primitive_desc import find_accepting
 from poolrt.workers.plans.execution_plan import ExecutionPlan, PlaceKind
@@ -49,6 +50,27 @@ def test_nothing_is_reordered_where_layouts_agree() -> None:
     x = g.input("x", (8, 32))
     g.output("y", g.softmax(g.binary(g.inner_product(x, ones(32, 32)), x, "mul")))
     assert reorders(lowered(g)) == 0
+
+
+@pytest.mark.parametrize("sizes", [(60,), (20, 28), (6, 9, 12)])
+def test_a_convolution_of_every_third_place_has_no_others_reordered(sizes: tuple[int, ...]) -> None:
+    # Given points a stride apart of a row-major source, which blocks of channels are computed from
+    g = Graph("g")
+    x, weights = g.input("x", (2, 96, *sizes)), ones(40, 96, *(1 for _ in sizes))
+    g.output("y", g.convolution(x, weights, strides=3))
+    plan = lowered(g)
+    # Then only these are brought into blocks
+    assert kinds(plan) == ["reorder", "convolution", "reorder"]
+    moved, convolution, _ = (cast("Any", plan.primitives[step.primitive].op) for step in steps(plan))
+    assert moved.src.dims == convolution.src.dims == (2, 96, *(-(-size // 3) for size in sizes))
+    assert moved.src.strides[2:] == tuple(3 * stride for stride in MemoryDesc(x.shape, "f32").outer_strides()[2:])
+
+
+def test_a_convolution_that_reads_its_source_in_place_has_no_view_of_it() -> None:
+    g = Graph("g")
+    x = g.convolution(g.input("x", (1, 32, 16, 16)), ones(64, 32, 3, 3), padding=1)
+    g.output("y", g.convolution(x, ones(32, 64, 1, 1), strides=2))
+    assert kinds(lowered(g)) == ["reorder", "convolution", "convolution", "reorder"]
 
 
 def test_equal_steps_share_one_primitive() -> None:
