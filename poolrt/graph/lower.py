@@ -8,7 +8,7 @@ reads the source through strides, unless it needs the elements side by side.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from poolrt.cachestore.deferred_dataclass import replace
 from poolrt.workers.desc import (
@@ -48,6 +48,9 @@ from .lowered_plan import LoweredPlan, finish_plan
 from .plan_builder import PlanBuilder, Storage, Version
 from .views import describe_seen, describe_view, find_parts
 
+#: Elements of a row of a view with gaps from which on one reorder to rows without them and another one into blocks of channels
+#: take less time than a single one.
+_SEEN_ROW: Final = 16
 #: An engine by name, and the primitive that it executes.
 _Chosen: TypeAlias = tuple[str, PrimitiveDesc]
 
@@ -129,7 +132,9 @@ class _Lowering:
         seen = _what_windows_see(op, sources[0], fused)
         if seen is not None:
             op, view = seen
-            # Its reorder may as well write it row-major, which groups gain nothing from.
+            if op.groups == 1 and op.dst.dims[-1] >= _SEEN_ROW:
+                view = self.inserter.bring(view, _require(fused)[0], op.src)
+            # The reorder may as well write row-major rows, which groups gain nothing from.
             brought = replace(view, desc=op.src) if op.groups == 1 else view
             fused = self._choose(op, [brought, *sources[1:]], attributes, node)
             sources[0] = view

@@ -33,6 +33,9 @@ class NativePointsConvolution(RowMajorConvolution):
             return "windows of more than one element, or not 1 to 3 spatial dimensions"
         if any((*op.padding_l, *op.padding_r)) or op.strides[-1] > 2:
             return "padding, or columns that move by more than two"
+        is_single = op.groups == op.dst.dims[1] and op.weights.dims[1] == 1
+        if is_single and set(op.strides) != {1} and math.prod(op.dst.dims[2:-1]) > 1:
+            return "rows of their own for single products, which planes have in bands"
         return None
 
     def program(self, op: Convolution, attr: PrimitiveAttr, target: Target) -> Program:
