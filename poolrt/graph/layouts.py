@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, TypeAlias
 
 from poolrt.cachestore.deferred_dataclass import replace
-from poolrt.workers.desc import Convolution, MemoryDesc, OpDesc
+from poolrt.workers.desc import Convolution, MemoryDesc, OpDesc, item_size
 
 #: Data types that fast implementations convert to f32.
 _NARROW: Final = ("f16", "bf16")
@@ -28,7 +28,11 @@ _TAPS_OF_PLANES: Final = 49
 _OUTPUTS_OF_ONE: Final = 8
 #: Inputs of a group up to which row-major windows of one element are faster than reorders into blocks and back, and columns of
 #: the result from which they are. Blocks have groups beside others, which costs more: with several, the most that were measured.
+#: ISA level -> inputs of windows that leave out no element, and those whose planes begin at the same place of a page: few of
+#: these are in the first-level cache together. `_POINTS` on others.
 _POINTS: Final = 16
+_POINTS_OF: Final = {"x86-64-v3": (128, 24)}
+_PAGE: Final = 4096
 _POINTS_IN_GROUPS: Final = 80
 _COLUMNS_OF_POINTS: Final = 16
 #: Outputs of a group up to which planes take less time than blocks, a half of whose lanes are empty then.
@@ -107,7 +111,15 @@ def _suits_planes(op: Convolution, is_plain: bool, isa: str) -> bool:
     if set(op.weights.dims[2:]) != {1}:
         # Between blocks, reorders of groups would take as long as their sums.
         return is_few and (op.groups == 1 or (is_plain and not _fills_blocks(op, isa)))
-    return is_plain and _sees_points(op) and (is_few or inputs <= (_POINTS_IN_GROUPS if op.groups > 1 else _POINTS))
+    return is_plain and _sees_points(op) and (is_few or inputs <= (_POINTS_IN_GROUPS if op.groups > 1 else _points(op, isa)))
+
+
+def _points(op: Convolution, isa: str) -> int:
+    """Return up to how many inputs row-major windows of one element are faster than blocks of channels."""
+    if isa not in _POINTS_OF or set(op.strides) != {1}:
+        return _POINTS
+    plane = item_size(op.src.dtype) * math.prod(op.src.dims[2:])
+    return _POINTS_OF[isa][plane % _PAGE == 0]
 
 
 def _fills_blocks(op: Convolution, isa: str) -> bool:
