@@ -111,7 +111,11 @@ def _suits_planes(op: Convolution, is_plain: bool, isa: str) -> bool:
     if set(op.weights.dims[2:]) != {1}:
         # Between blocks, reorders of groups would take as long as their sums.
         return is_few and (op.groups == 1 or (is_plain and not _fills_blocks(op, isa)))
-    return is_plain and _sees_points(op) and (is_few or inputs <= (_POINTS_IN_GROUPS if op.groups > 1 else _points(op, isa)))
+    return (
+        is_plain
+        and _sees_points(op)
+        and (is_few or inputs <= (_POINTS_IN_GROUPS if op.groups > 1 else _points(op, isa)))
+    )
 
 
 def _points(op: Convolution, isa: str) -> int:

@@ -56,13 +56,13 @@ def test_nothing_is_reordered_where_layouts_agree() -> None:
 def test_a_convolution_of_every_third_place_has_no_others_reordered(sizes: tuple[int, ...], moves: int) -> None:
     # Given points a stride apart of a row-major source, which blocks of channels are computed from
     g = Graph("g")
-    x, weights = g.input("x", (2, 96, *sizes)), ones(40, 96, *(1 for _ in sizes))
+    x, weights = g.input("x", (2, 160, *sizes)), ones(40, 160, *(1 for _ in sizes))
     g.output("y", g.convolution(x, weights, strides=3))
     plan = lowered(g)
     # Then only these are brought into blocks, those of long rows side by side first
     assert kinds(plan) == [*["reorder"] * moves, "convolution", "reorder"]
     moved, *_, convolution, _ = (cast("Any", plan.primitives[step.primitive].op) for step in steps(plan))
-    assert moved.src.dims == convolution.src.dims == (2, 96, *(-(-size // 3) for size in sizes))
+    assert moved.src.dims == convolution.src.dims == (2, 160, *(-(-size // 3) for size in sizes))
     assert moved.src.strides[2:] == tuple(3 * stride for stride in MemoryDesc(x.shape, "f32").outer_strides()[2:])
 
 
