@@ -23,6 +23,8 @@ STORED_TYPES: Final = {
     17: "float8_e4m3fn", 18: "float8_e4m3fnuz", 19: "float8_e5m2", 20: "float8_e5m2fnuz", 21: "uint4", 22: "int4",
     23: "float4_e2m1fn", 24: "float8_e8m0fnu", 25: "uint2", 26: "int2",
 }  # fmt: skip
+#: Integers of less than a byte among them.
+SUB_BYTES: Final = ("uint4", "int4", "uint2", "int2")
 FLOATS: Final = ("float64", "float32", "float16", "bfloat16")
 #: ``int64`` and so on of a graph -> the least and the greatest number.
 LIMITS: Final = {type_name(short): limits for short, limits in TYPE_LIMITS.items()}

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..shapes import infer_reshape, normalize_axis
+from .element_types import FLOATS, SUB_BYTES
 
 Array: TypeAlias = NDArray[Any]
 #: NumPy's limit for the rank of an array.
@@ -69,9 +70,15 @@ class Folding:
             return np.negative(array, out=self._allocate(array.shape, array.dtype))
 
     def cast(self, array: Array, dtype: np.dtype[Any]) -> Array:
-        """Return an array in another data type; floats become integers as kernels convert them, saturated and NaN the least."""
+        """Return an array in another data type; floats become integers as kernels convert them, saturated and NaN the least.
+
+        Integers of four and of two bits are the low bits of those.
+        """
         if array.dtype == dtype:
             return array
+        if dtype.name in SUB_BYTES and array.dtype.name in FLOATS:
+            # Versions of ml_dtypes differ in what they make of floats that these integers do not have.
+            array = self.cast(array, np.dtype(np.int64))
         result = self._allocate(array.shape, dtype)
         with _quiet():
             np.copyto(result, array, casting="unsafe")
