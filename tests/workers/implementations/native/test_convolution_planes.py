@@ -149,9 +149,8 @@ def planned(width: int, channels: int, before: bool, slabs: tuple[int, ...] = ()
     graph = Graph("g")
     value = graph.input("x", (1, channels, *slabs, 14, width), "float32")
     if before:
-        value = graph.convolution(
-            value, graph.constant(np.ones((channels, channels, *(1 for _ in slabs), 1, 1), np.float32))
-        )
+        before_it = graph.constant(np.ones((channels, channels, *(3 for _ in slabs), 3, 3), np.float32))
+        value = graph.convolution(value, before_it, padding=1)
     weights = graph.constant(np.ones((several * channels, 1, *(3 for _ in slabs), 3, 3), np.float32))
     graph.output("y", graph.convolution(value, weights, padding=1, groups=channels))
     lowered = lower(graph.to_ir(), {"cpu": target_of("x86-64-v3")})

@@ -84,7 +84,10 @@ def test_graphs_convolve_points_of_few_inputs_without_reorders() -> None:
         (16, 1, 8, True),
         (64, 4, 8, True),
         (144, 2, 8, True),
-        (32, 1, 8, False),
+        (128, 1, 8, True),
+        (129, 1, 8, False),
+        (24, 1, 32, True),
+        (25, 1, 32, False),
         (16, 1, 3, False),
     ):
         graph = Graph("g")
