@@ -9,6 +9,7 @@ from poolrt.cachestore.deferred_dataclass import dataclass, replace
 from ...desc import Arg, Convolution, PrimitiveAttr
 from ...engines.target import Target
 from ...kernels.native.limits import ROOM
+from ...kernels.native.phases import phases_of
 from ...kernels.spec import KernelSpec
 from ..program import LaunchArgument, Program
 from .chain import chain_source
@@ -86,11 +87,11 @@ class NativeFewOutputsConvolution(RowMajorConvolution):
             ("m", (int(Arg.SRC), 0)), weights, bias, ("m", (int(Arg.DST), 0)), chain_source(attr),
             *ints(sizes), ("f", low), ("f", bound),
         )  # fmt: skip
-        phases = sorted({tap * window.dilation[1] % window.stride[1] for tap in range(window.kernel[1])})
+        phases = phases_of(window.kernel[1], window.dilation[1], window.stride[1])
         kernel = KernelSpec.of(
             "conv_few_outputs", outputs=tuple(sorted(set(cut.outputs), reverse=True)), rows=cut.rows, vectors=cut.vectors,
             height=window.kernel[0], stride=window.stride, dilation=window.dilation[0],
-            **({"phases": tuple(phases)} if len(phases) < window.stride[1] else {}),
+            **({"phases": phases} if len(phases) < window.stride[1] else {}),
         )  # fmt: skip
         build.launch(kernel, args, op.dst.dims[0] * op.groups * depth.out * cut.bands * cut.pieces)
         return build.program()

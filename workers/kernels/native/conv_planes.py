@@ -18,7 +18,8 @@ import numpy as np
 
 from .compiler import types
 from .compiler.language import intrinsic
-from .plane_copy import end_of_copy, make_copy_columns, make_copy_row, make_is_seen, phases_of
+from .phases import phases_of
+from .plane_copy import end_of_copy, make_copy_columns, make_copy_row, make_is_seen
 from .stack_room import stack_room
 from .vec import (
     F32,

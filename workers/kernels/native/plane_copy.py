@@ -9,19 +9,15 @@ import numpy as np
 from .compiler.language import inlined
 from .dealt_columns import DEALT, make_deal
 from .inside import load_apart
+from .phases import phases_of
 from .vec import veven, vload, vload_inside, vodd, vset, vstore
 
 #: The largest stride of which rows that no tap reads are left out.
 _SKIPPED: Final = 32
 
 
-def phases_of(taps: int, dilation: int, stride: int) -> tuple[int, ...]:
-    """Return the phases that taps in so many columns read, a dilation apart; all of them for an unknown number, 0."""
-    return tuple(sorted({tap * dilation % stride for tap in range(taps)})) if taps else tuple(range(stride))
-
-
 def make_is_seen(taps: int, dilation: int, stride: int) -> Any:
-    """Return the function (row) that tells whether a tap reads a row, of windows of so many rows; all of an unknown number, 0."""
+    """Return the function (row) that returns 1 if a tap reads a row of the copy, else 0; arguments as those of `phases_of`."""
     seen = sum(1 << number for number in phases_of(taps, dilation, stride))
     skips = stride <= _SKIPPED and seen != (1 << stride) - 1
 

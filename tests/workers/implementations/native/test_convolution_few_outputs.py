@@ -44,8 +44,8 @@ PROBLEMS = [
 )
 def test_rows_of_fewer_columns_than_outputs_are_for_blocks_of_outputs(columns: int, outputs: int, name: str) -> None:
     g = Graph("g")
-    source = np.ones((outputs, 40, 3, 3), np.float32)
-    g.output("y", g.convolution(g.input("x", (1, 40, 9, columns + 2)), source))
+    weights = np.ones((outputs, 40, 3, 3), np.float32)
+    g.output("y", g.convolution(g.input("x", (1, 40, 9, columns + 2)), weights))
     lowered = lower(g.to_ir(), {"cpu": target_of("x86-64-v3")})
     assert f"native:{name}" in [pd.impl_name() for pd in lowered.primitives]
 
