@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, TypeAlias
 
 from poolrt.cachestore.deferred_dataclass import replace
-from poolrt.workers.desc import Convolution, MemoryDesc, OpDesc, item_size
+from poolrt.workers.desc import Arg, Convolution, MemoryDesc, OpDesc, item_size
 
 #: Data types that fast implementations convert to f32.
 _NARROW: Final = ("f16", "bf16")
@@ -225,7 +225,8 @@ def _many(op: Any, operands: Sequence[MemoryDesc], constant: Sequence[bool]) -> 
 
 
 def _recurrent(op: Any, operands: Sequence[MemoryDesc], constant: Sequence[bool]) -> Iterator[OpDesc]:
-    *_, wide, deep, _ = constant
+    place = [*op.memories()].index(Arg.WEIGHTS)
+    wide, deep = constant[place : place + 2]
     if wide and deep and op.is_forward and op.src_layer.dtype in _NARROW:
         weights = {name: _in_float32(getattr(op, name)) for name in ("weights_layer", "weights_iter")}
         yield replace(op, **weights)

@@ -29,6 +29,7 @@ def recurrent(op: Rnn | Lstm | Gru, args: dict[int, Array]) -> dict[int, Array]:
     state = (layers, directions, batch, hidden)
     first_h, first_c = (args.get(arg, np.zeros(state)) for arg in (Arg.SRC_1, Arg.SRC_2))
     bias = args.get(Arg.BIAS, np.zeros((layers, directions, 4, hidden)))
+    peepholes = args.get(Arg.WEIGHTS_2, np.zeros((layers, directions, 3, hidden)))
     last_h, last_c = np.zeros(state), np.zeros(state)
     results = []
     for direction in range(directions):
@@ -40,7 +41,7 @@ def recurrent(op: Rnn | Lstm | Gru, args: dict[int, Array]) -> dict[int, Array]:
             out = np.zeros((steps, batch, hidden))
             for step in reversed(range(steps)) if backwards else range(steps):
                 inputs = np.einsum("nc,cgh->ngh", seen[step], args[Arg.WEIGHTS][at])
-                h, c = _cell(op)(inputs, args[Arg.WEIGHTS_1][at], bias[at], h, c)
+                h, c = _cell(op, peepholes[at])(inputs, args[Arg.WEIGHTS_1][at], bias[at], h, c)
                 out[step] = h
             last_h[at], last_c[at] = h, c
             seen = out
@@ -50,14 +51,14 @@ def recurrent(op: Rnn | Lstm | Gru, args: dict[int, Array]) -> dict[int, Array]:
     return {int(arg): found[Arg(arg)] for arg in op.outputs()}
 
 
-def _cell(op: Rnn | Lstm | Gru) -> Cell:
+def _cell(op: Rnn | Lstm | Gru, peepholes: Array) -> Cell:
     most = op.clip or np.inf
 
     def limited(x: Array) -> Array:
         return np.clip(x, -most, most)
 
     if isinstance(op, Lstm):
-        return partial(_lstm, limited)
+        return partial(_lstm, limited, peepholes)
     if isinstance(op, Gru):
         return partial(_lbr_gru if op.linear_before_reset else _gru, limited)
 
@@ -68,11 +69,12 @@ def _cell(op: Rnn | Lstm | Gru) -> Cell:
 
 
 def _lstm(
-    limited: Limit, inputs: Array, recurrent: Array, bias: Array, h: Array, c: Array
+    limited: Limit, peepholes: Array, inputs: Array, recurrent: Array, bias: Array, h: Array, c: Array
 ) -> tuple[Array, Array]:  # fmt: skip
-    i, f, candidate, o = (limited(inputs[:, g] + h @ recurrent[:, g] + bias[g]) for g in range(4))
-    c = _logistic(f) * c + _logistic(i) * np.tanh(candidate)
-    return _logistic(o) * np.tanh(c), c
+    i, f, candidate, o = (inputs[:, g] + h @ recurrent[:, g] + bias[g] for g in range(4))
+    i, f = (_logistic(limited(gate + factor * c)) for gate, factor in zip((i, f), peepholes, strict=False))
+    c = f * c + i * np.tanh(limited(candidate))
+    return _logistic(limited(o + peepholes[2] * c)) * np.tanh(c), c
 
 
 def _gru(

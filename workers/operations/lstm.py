@@ -19,7 +19,7 @@ class Lstm(LstmDesc, metaclass=Operation):
         weights_layer: MemoryDesc, weights_iter: MemoryDesc, bias: MemoryDesc | None, dst_layer: MemoryDesc,
         dst_iter: MemoryDesc | None, dst_iter_c: MemoryDesc | None, direction: str = "left2right",
         prop: str = "forward_inference",
-        clip: float = 0.0,
+        clip: float = 0.0, weights_peephole: MemoryDesc | None = None,
         *, attr: PrimitiveAttr | None = None, hint: PrimitiveDescIface | None = None, stream: Stream | None = None,
     ) -> PrimitiveDescIface:  # fmt: skip
         """Return the primitive descriptor of the best implementation for an engine: see `describe`."""
@@ -36,5 +36,6 @@ class Lstm(LstmDesc, metaclass=Operation):
             direction,
             prop,
             clip,
+            weights_peephole,
         )
         return describe(LstmDesc, engine, fields, attr, hint, stream)

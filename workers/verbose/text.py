@@ -29,7 +29,8 @@ _ORDER: Final = {int(arg): place for place, arg in enumerate(_NAMES)}
 #: The same for operations over time.
 _RECURRENT: Final = {
     Arg.SRC: "src_layer", Arg.SRC_1: "src_iter", Arg.SRC_2: "src_iter_c", Arg.WEIGHTS: "wei_layer",
-    Arg.WEIGHTS_1: "wei_iter", Arg.BIAS: "bias", Arg.DST: "dst_layer", Arg.DST_1: "dst_iter", Arg.DST_2: "dst_iter_c",
+    Arg.WEIGHTS_1: "wei_iter", Arg.WEIGHTS_2: "wei_peephole", Arg.BIAS: "bias",
+    Arg.DST: "dst_layer", Arg.DST_1: "dst_iter", Arg.DST_2: "dst_iter_c",
 }  # fmt: skip
 #: Their cells; a GRU with linear_before_reset is an ``lbr_gru``.
 _CELLS: Final = {"rnn": "vanilla_rnn", "lstm": "vanilla_lstm", "gru": "vanilla_gru"}

@@ -1,4 +1,7 @@
-"""Recurrent networks: src_layer, the initial states if given, weights_layer, weights_iter, bias; or one that quantises states."""
+"""Recurrent networks: src_layer, the initial states if given, weights_layer, weights_iter, of an LSTM perhaps peepholes, bias.
+
+Or one that quantises states.
+"""
 
 from __future__ import annotations
 
@@ -21,14 +24,17 @@ def one_state(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, dtype: st
 
 def two_states(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, dtype: str) -> OpDesc:
     """Describe a network of LSTM cells."""
-    src, *states, weights_layer, weights_iter, bias = srcs
+    # Both states or neither: an odd number of operands has peepholes.
+    *rest, bias = srcs
+    peephole = rest.pop() if len(srcs) % 2 else None
+    src, *states, weights_layer, weights_iter = rest
     if len(states) not in (0, 2):
         raise ValueError(f"src_iter_c: expect both initial states or none, got {len(states)}")
     src_iter, src_iter_c = states or (None, None)
     dst_layer, dst_iter = _results(src, weights_layer, attrs, dtype, src_iter)
     dst_iter_c = MemoryDesc(dst_iter.dims, src_iter_c.dtype if src_iter_c else dst_layer.dtype)
     initial, final = (src_iter, src_iter_c), (dst_iter, dst_iter_c)
-    return op(src, *initial, weights_layer, weights_iter, bias, dst_layer, *final, **attrs)
+    return op(src, *initial, weights_layer, weights_iter, bias, dst_layer, *final, weights_peephole=peephole, **attrs)
 
 
 def dynamic(op: Operation, srcs: Sequence[MemoryDesc], attrs: Attrs, dtype: str) -> OpDesc:

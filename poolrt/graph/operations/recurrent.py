@@ -63,15 +63,20 @@ class Recurrent(Family):
         *,
         direction: str = "left2right",
         clip: float = 0.0,
+        weights_peephole: Operand | None = None,
         **options: Unpack[NodeOptions],
     ) -> tuple[Value, Value, Value]:
-        """Run LSTM cells, gates i, f, c, o: c = f * c + i * c~, h = o * tanh(c); return dst_layer, the last h and c."""
+        """Run LSTM cells, gates i, f, c, o: c = f * c + i * c~, h = o * tanh(c); return dst_layer, the last h and c.
+
+        weights_peephole (L, D, 3, H) are factors of c, which the sums of gates i, f and o get: i and f of c before the step, o of
+        c after it.
+        """
         with self._build("lstm", **options) as node:
             if (src_iter is None) != (src_iter_c is None):
                 raise ValueError("src_iter_c: expect both initial states or neither")
             states = [src_iter, src_iter_c]
             attrs: dict[str, Attribute] = {"direction": direction, "clip": to_float("clip", clip)}
-            dst, h, c = _add(node, src_layer, weights_layer, weights_iter, bias, states, attrs, 4)
+            dst, h, c = _add(node, src_layer, weights_layer, weights_iter, bias, states, attrs, 4, weights_peephole)
             return dst, h, c
 
     def gru(
@@ -137,6 +142,7 @@ def _add(
     states: Sequence[Operand | None],
     attrs: dict[str, Attribute],
     rows: int,
+    peephole: Operand | None = None,
 ) -> tuple[Value, ...]:
     """Add a recurrent node; the default bias is 0."""
     dtype = node.type_of(src, weights_layer)
@@ -151,6 +157,6 @@ def _add(
         for name, s in zip(("src_iter", "src_iter_c"), states, strict=False)
         if s is not None
     ]
-    return node.add_all(
-        [value, *given, wide, deep, node.operand("bias", bias, "f64" if dtype == "f64" else "f32")], **attrs
-    )
+    added = node.operand("bias", bias, "f64" if dtype == "f64" else "f32")
+    seen = node.optional("weights_peephole", peephole, dtype)
+    return node.add_all([value, *given, wide, deep, *seen, added], **attrs)

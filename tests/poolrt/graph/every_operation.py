@@ -154,6 +154,7 @@ OPERATIONS: Final[dict[str, tuple[tuple[int, ...], Build]]] = {
     ),
     "rnn": (SEQUENCE, _recurrent("rnn", 1, 0, 1, activation="relu", alpha=0.1)),
     "lstm": (SEQUENCE, _recurrent("lstm", 4, 2, 4, direction="bidirectional_concat", clip=0.5)),
+    "lstm with peepholes": (SEQUENCE, _recurrent("lstm", 4, 2, 4, weights_peephole=array(1, 1, 3, 4))),
     "gru": (SEQUENCE, _recurrent("gru", 3, 1, 3, direction="right2left")),
     "gru linear before reset": (SEQUENCE, _recurrent("gru", 3, 1, 4, linear_before_reset=True)),
     "matmul of slices": (

@@ -298,7 +298,8 @@ def lstm(rng: Random) -> OpDesc:
         (*tensors["weights_iter"].dims[:2], tensors["src_layer"].dims[1], tensors["weights_iter"].dims[4]), "f32"
     )
     cells: dict[str, Any] = {name: state if rng.random() < 0.5 else None for name in ("src_iter_c", "dst_iter_c")}
-    return Lstm(**tensors, **cells)
+    peephole = MemoryDesc((*tensors["weights_iter"].dims[:2], 3, tensors["weights_iter"].dims[4]), "f32")
+    return Lstm(**tensors, **cells, weights_peephole=rng.choice((peephole, None)))
 
 
 def gru(rng: Random) -> OpDesc:

@@ -20,11 +20,9 @@ from poolrt.workers.desc import (
     Gather,
     GridSample,
     GroupNormalization,
-    Gru,
     InnerProduct,
     LayerNormalization,
     Lrn,
-    Lstm,
     Matmul,
     MemoryDesc,
     OpDesc,
@@ -33,7 +31,6 @@ from poolrt.workers.desc import (
     Reduction,
     Reorder,
     Resampling,
-    Rnn,
     Scatter,
     Select,
     Shuffle,
@@ -42,7 +39,6 @@ from poolrt.workers.desc import (
 )
 from poolrt.workers.desc.operations.eltwise import FROM_DST
 from poolrt.workers.desc.operations.grid_sample import GRID_TYPES
-from poolrt.workers.desc.operations.recurrent import DIRECTIONS
 from poolrt.workers.desc.operations.reduction import REDUCTION_ALGORITHMS
 from tests.workers.desc.windows import Channels, Sizes, Window, convolution, deconvolution, pooling
 
@@ -57,6 +53,7 @@ from .mixed_types import (
     non_zeros,
     top_ks,
 )
+from .networks import grus, lstms, rnns
 from .quantised_states import dynamic_lstms
 from .regions import folds, roi_aligns
 from .rotations import rotaries
@@ -316,48 +313,6 @@ def shuffles(prop: str, dtype: str) -> list[OpDesc]:
         md = MemoryDesc(dims, dtype)
         found.append(Shuffle(md, md, axis, group, prop))
     return found
-
-
-def _networks(prop: str, dtype: str, gates: int, bias_gates: int) -> list[dict[str, Any]]:
-    found = []
-    for number, (steps, batch, channels, hidden, layers) in enumerate(
-        ((3, 2, 4, 5, 1), (2, 3, 5, 5, 2), (4, 1, 3, 7, 1), (1, 2, 3, 3, 3), (2, 1, 17, 2, 1), (3, 0, 4, 5, 1))
-    ):
-        direction = DIRECTIONS[number % 4]
-        stack = (layers, 2 if direction.startswith("bidirectional") else 1)
-        state = MemoryDesc((*stack, batch, hidden), dtype)
-        width = 2 * hidden if direction == "bidirectional_concat" else hidden
-        found.append(
-            {
-                "src_layer": MemoryDesc((steps, batch, channels), dtype),
-                "src_iter": state if number % 2 else None,
-                "weights_layer": MemoryDesc((*stack, channels, gates, hidden), dtype),
-                "weights_iter": MemoryDesc((*stack, hidden, gates, hidden), dtype),
-                "bias": MemoryDesc((*stack, bias_gates, hidden), dtype) if number != 4 else None,
-                "dst_layer": MemoryDesc((steps, batch, width), dtype),
-                "dst_iter": state if number != 2 else None,
-                "direction": direction,
-                "prop": prop,
-                "clip": 0.75 if number == 3 else 0.0,
-            }
-        )
-    return found
-
-
-def rnns(prop: str, dtype: str) -> list[OpDesc]:
-    activations = (("tanh", 0.0), ("logistic", 0.0), ("relu", 0.25)) * 2
-    networks = _networks(prop, dtype, 1, 1)
-    return [Rnn(**n, activation=name, alpha=a) for n, (name, a) in zip(networks, activations, strict=True)]
-
-
-def lstms(prop: str, dtype: str) -> list[OpDesc]:
-    return [Lstm(**n, src_iter_c=n["src_iter"], dst_iter_c=n["dst_iter"]) for n in _networks(prop, dtype, 4, 4)]
-
-
-def grus(prop: str, dtype: str) -> list[OpDesc]:
-    plain, linear = (_networks(prop, dtype, 3, gates) for gates in (3, 4))
-    variants = ((plain, False), (linear, True)) * 3
-    return [Gru(**networks[i], linear_before_reset=reset) for i, (networks, reset) in enumerate(variants)]
 
 
 def attentions(prop: str, dtype: str) -> list[OpDesc]:

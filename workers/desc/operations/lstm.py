@@ -17,7 +17,9 @@ class Lstm(OpDesc):
 
     src_layer (T, N, C), weights_layer (L, D, C, 4, H), weights_iter (L, D, H, 4, H), bias (L, D, 4, H), dst_layer
     (T, N, H, or 2 H for bidirectional_concat), the states src_iter (h),
-    src_iter_c (c), dst_iter and dst_iter_c (L, D, N, H); an initial state left out is 0.
+    src_iter_c (c), dst_iter and dst_iter_c (L, D, N, H); an initial state left out is 0. weights_peephole (L, D, 3, H)
+    has a number for each channel of gates i, f and o, to whose sums it adds a multiple of c: of c before the step to i and f,
+    of c after it to o.
     A ``clip`` that is not 0 limits what functions of gates are computed of, to between its negative and itself.
     """
 
@@ -34,6 +36,7 @@ class Lstm(OpDesc):
     direction: str = "left2right"
     prop: str = "forward_inference"
     clip: float = 0.0
+    weights_peephole: MemoryDesc | None = None
 
     def __post_init__(self) -> None:
         require_recurrent(self, 4, 4)

@@ -36,6 +36,7 @@ def require_recurrent(op: Any, gates: int, bias_gates: int) -> None:
         ("weights_iter", (layers, directions, hidden, gates, hidden)),
         ("bias", (layers, directions, bias_gates, hidden)),
         ("dst_layer", (steps, batch, width)),
+        ("weights_peephole", (layers, directions, 3, hidden)),
         ("src_iter", state), ("dst_iter", state), ("src_iter_c", state), ("dst_iter_c", state),
     ):  # fmt: skip
         desc = getattr(op, name, None)
@@ -50,6 +51,7 @@ def recurrent_memories(op: Any) -> dict[int, MemoryDesc]:
         Arg.SRC_2: getattr(op, "src_iter_c", None),
         Arg.WEIGHTS: op.weights_layer,
         Arg.WEIGHTS_1: op.weights_iter,
+        Arg.WEIGHTS_2: getattr(op, "weights_peephole", None),
         Arg.BIAS: op.bias,
         Arg.DST: op.dst_layer,
         Arg.DST_1: op.dst_iter,

@@ -259,7 +259,10 @@ class _Network:
         added = None if bias is None else shifted(bias, self.size * 3 * self.apart)
         products = self.build.book(self.size * self.batch * room)
         # The kernel does not read absent operands.
-        places = (gates, weights.at, other.at, products, h or gates, results, c or gates, *kept, added or gates)
+        places = (
+            gates, weights.at, other.at, products, h or gates, results, c or gates, *kept, added or gates,
+            self._peepholes(number) or gates,
+        )  # fmt: skip
         there = (int(h is not None), int(c is not None), int(added is not None))
         sizes = (self.size * row, self.size * block, self.size * room)
         numbers = (hidden, self.gates, self.apart, self.steps, self.batch, int(backwards), *sizes, *there)
@@ -297,6 +300,14 @@ class _Network:
         place = self.build.reorder_once(md, memory(Arg.BIAS), wanted)
         return shifted(place, self.size * number * md.dims[2] * self.apart)
 
+    def _peepholes(self, number: int) -> LaunchArgument | None:
+        """Return the place of the factors of c of a layer and direction, None without any."""
+        md = self.op.memories().get(Arg.WEIGHTS_2)
+        if md is None:
+            return None
+        place = self.build.reorder_once(md, memory(Arg.WEIGHTS_2), md.with_tag(""))
+        return shifted(place, self.size * number * 3 * self.hidden)
+
     def _columns(self, md: MemoryDesc, arg: Arg, number: int, first: int, count: int) -> Operand:
         """Return the weights of some gates as a matrix (inputs, count H)."""
         inputs = md.dims[2]
@@ -325,7 +336,8 @@ class _Network:
         bias = self._biases(number) if part.cell == "lbr_gru" else None
         added = None if bias is None else shifted(bias, self.size * 3 * self.apart)
         # The kernel does not read absent operands.
-        places = (x, part.products, state.h or x, state.after, state.c or x, state.keeps, added or x)
+        seen = self._peepholes(number) or x
+        places = (x, part.products, state.h or x, state.after, state.c or x, state.keeps, added or x, seen)
         there = (int(state.h is not None), int(state.c is not None), int(added is not None))
         numbers = (self.hidden, self.gates, self.apart, part.product.dst.dims[1], *there)
         items = self.batch * -(-self.hidden // self.build.width)
@@ -342,6 +354,7 @@ class _Network:
             cell=_CELLS.index(cell), activation=f"eltwise_{activation}", alpha=float(alpha),
             **({} if self.dtype == "f32" else {"dtype": self.dtype}),
             **({"clip": op.clip} if op.clip else {}),
+            **({"peepholes": True} if Arg.WEIGHTS_2 in op.memories() else {}),
         )  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from .tables import Tables
 Op = TypeVar("Op", Rnn, Lstm, Gru)
 #: In the kernel's order.
 _ARGUMENTS = (
-    Arg.SRC, Arg.SRC_1, Arg.SRC_2, Arg.WEIGHTS, Arg.WEIGHTS_1, Arg.BIAS, Arg.DST, Arg.DST_1, Arg.DST_2,
+    Arg.SRC, Arg.SRC_1, Arg.SRC_2, Arg.WEIGHTS, Arg.WEIGHTS_1, Arg.WEIGHTS_2, Arg.BIAS, Arg.DST, Arg.DST_1, Arg.DST_2,
 )  # fmt: skip
 _TYPES = ("f64", "f32", "f16", "bf16")
 

@@ -132,6 +132,7 @@ def make(isa: str, part: str, how: str) -> tuple[Callable[..., None], Any]:
                 c,
                 keeps,
                 0,
+                0,
                 hidden,
                 GATES,
                 hidden,

@@ -19,15 +19,17 @@ VANILLA, LSTM, LINEAR_BEFORE_RESET, GRU_GATES, GRU_STATE = range(5)
 
 
 def make(
-    isa: str, cell: int, activation: str, alpha: float, dtype: str = "f32", asks: bool = True, clip: float = 0.0
-) -> tuple[Callable[..., None], Any]:
+    isa: str, cell: int, activation: str, alpha: float, dtype: str = "f32", asks: bool = True, clip: float = 0.0,
+    peepholes: bool = False,
+) -> tuple[Callable[..., None], Any]:  # fmt: skip
     """Return the kernel of a cell; ``activation`` (``eltwise_tanh``) and ``alpha`` are those of vanilla cells.
 
     It ``asks`` for the W x of later items, which are not in the first-level cache. What functions of gates are computed of is
-    limited by ``clip`` unless that is 0.
+    limited by ``clip`` unless that is 0. An LSTM cell with ``peepholes`` adds multiples of c to the sums of gates i, f and o.
 
     Arguments, of one type: addresses of W x + b (N, G, ``apart``), of U h (N, ``wide``), of h before and after (N, H), of c
-    before and after (N, H), and of the bias (H) that a GRU with linear before reset adds to its last U h; H, G, ``apart``,
+    before and after (N, H), of the bias (H) that a GRU with linear before reset adds to its last U h, and of the factors (3, H)
+    of c of a cell with peepholes; H, G, ``apart``,
     the channels from gate to gate, and ``wide``; whether there is an h before (else it is 0, and U h is not read), a c before,
     and that bias. The gates of a GRU leave the sum of the update gate in place of its W x, and write r * h in place of c
     after. One item of work is 16 channels of a sequence.
@@ -61,15 +63,24 @@ def make(
             value = vmin(fill(high), vmax(fill(low), value))
         return value
 
-    def added(inputs: int, products: int, lanes: int, begun: int) -> Any:
+    def summed(inputs: int, products: int, lanes: int, begun: int) -> Any:
         value = read(inputs, lanes)
         if begun:
             value = vadd(value, read(products, lanes))
-        return limited(value)
+        return value
+
+    def added(inputs: int, products: int, lanes: int, begun: int) -> Any:
+        return limited(summed(inputs, products, lanes, begun))
+
+    def opened(inputs: int, products: int, lanes: int, begun: int, factor: int, c: Any) -> Any:
+        value = summed(inputs, products, lanes, begun)
+        if peepholes:
+            value = vfma(read(factor, lanes), c, value)
+        return gate(limited(value), zero, zero)
 
     def recurrent_cell(
         begin: int, end: int, inputs: int, products: int, before: int, after: int, kept: int, keeps: int, bias: int,
-        hidden: int, gates: int, apart: int, wide: int, begun: int, remembers: int, biased: int,
+        seen: int, hidden: int, gates: int, apart: int, wide: int, begun: int, remembers: int, biased: int,
     ) -> None:  # fmt: skip
         vectors = (hidden + 15) // 16
         step = size * apart
@@ -91,13 +102,17 @@ def make(
             if cell == VANILLA:
                 write(after + at, activate(added(x, u, lanes, begun), slope, zero), lanes)
             elif cell == LSTM:
-                c = vmul(gate(added(x, u, lanes, begun), zero, zero),
+                factor = seen + size * first
+                past = fill(zero)
+                if peepholes and remembers:
+                    past = read(kept + at, lanes)
+                c = vmul(opened(x, u, lanes, begun, factor, past),
                          squash(added(x + 2 * step, u + 2 * step, lanes, begun), zero, zero))  # fmt: skip
                 if remembers:
-                    forget = gate(added(x + step, u + step, lanes, begun), zero, zero)
+                    forget = opened(x + step, u + step, lanes, begun, factor + size * hidden, past)
                     c = vfma(forget, read(kept + at, lanes), c)
                 write(keeps + at, c, lanes)
-                output = gate(added(x + 3 * step, u + 3 * step, lanes, begun), zero, zero)
+                output = opened(x + 3 * step, u + 3 * step, lanes, begun, factor + 2 * size * hidden, c)
                 write(after + at, vmul(output, squash(c, zero, zero)), lanes)
             elif cell == GRU_GATES:
                 write(x, added(x, u, lanes, begun), lanes)
@@ -122,4 +137,4 @@ def make(
                 new = vmul(gate(vneg(update), zero, zero), candidate)
                 write(after + at, vfma(gate(update, zero, zero), h, new), lanes)
 
-    return recurrent_cell, types.void(*[types.int64] * 16)
+    return recurrent_cell, types.void(*[types.int64] * 17)

@@ -17,18 +17,19 @@ from .vec import vadd, vfma
 
 
 def make(
-    isa: str, cell: int, activation: str, alpha: float, dtype: str = "f32", clip: float = 0.0
+    isa: str, cell: int, activation: str, alpha: float, dtype: str = "f32", clip: float = 0.0, peepholes: bool = False
 ) -> tuple[Callable[..., None], Any]:  # fmt: skip
     """Return the kernel of a whole cell, or of both halves of a GRU's if ``cell`` is its first half.
 
     Arguments, of one type: addresses of W x + b (T, N, G, ``apart``), of the weights of h, and of those columns that the second
     half of a GRU reads; of room for N rows of U h, ``room`` bytes apart; of the first h (N, H), of h of all steps (T, N, H), of
-    the first c (N, H), of c between steps (N, H) and after the last; of the bias (H) that a GRU with linear before reset adds;
+    the first c (N, H), of c between steps (N, H) and after the last; of the bias (H) that a GRU with linear before reset adds,
+    and of the factors (3, H) of c of a cell with ``peepholes``;
     H, G, ``apart`` (channels from gate to gate), T and N; whether steps go backwards; bytes from row to row of the weights, and
     from 16 columns to the next; room; whether there is a first h, a first c, and that bias. One item of work is a sequence.
     """
     is_split = cell == GRU_GATES
-    whole, _ = make_cell(isa, cell, activation, alpha, dtype, asks=False, clip=clip)
+    whole, _ = make_cell(isa, cell, activation, alpha, dtype, asks=False, clip=clip, peepholes=peepholes)
     second, _ = make_cell(isa, GRU_STATE, activation, alpha, dtype, asks=False, clip=clip)
     of = elements(dtype)
     size, fill, load, load_part, load_one, store = of.size, of.fill, of.load, of.load_part, of.load_one, of.store
@@ -83,7 +84,7 @@ def make(
 
     def recurrent_steps(
         begin: int, end: int, inputs: int, weights: int, others: int, products: int, first: int, results: int,
-        kept: int, keeps: int, last: int, bias: int, hidden: int, gates: int, apart: int, steps: int, batch: int,
+        kept: int, keeps: int, last: int, bias: int, seen: int, hidden: int, gates: int, apart: int, steps: int, batch: int,
         backwards: int, row: int, block: int, room: int, begun: int, remembers: int, biased: int,
     ) -> None:  # fmt: skip
         vectors = (hidden + 15) // 16
@@ -99,11 +100,13 @@ def make(
                 to = (last if number == steps - 1 else keeps) + n * state
                 if started:
                     multiply(h, weights, u, hidden, wide, row, block)
-                whole(0, vectors, x, u, h, after, c, to, bias, hidden, gates, apart, wide, started, remembered, biased)
+                whole(0, vectors, x, u, h, after, c, to, bias, seen, hidden, gates, apart, wide, started,
+                      remembered, biased)  # fmt: skip
                 if is_split:
                     if started:
                         multiply(to, others, u, hidden, apart, row, block)
-                    second(0, vectors, x, u, h, after, c, to, bias, hidden, gates, apart, apart, started, 0, 0)
+                    second(0, vectors, x, u, h, after, c, to, bias, seen, hidden, gates, apart, apart,
+                           started, 0, 0)  # fmt: skip
                 h, c, started, remembered = after, to, 1, remembers_later
 
-    return recurrent_steps, types.void(*[types.int64] * 24)
+    return recurrent_steps, types.void(*[types.int64] * 25)

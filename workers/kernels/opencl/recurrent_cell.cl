@@ -1,7 +1,8 @@
 /* Advance recurrent cells by one step: gates from W x + b (N, G, apart) and U h (N, wide), and the states (N, H) from them.
  *
  * CELL: 0 vanilla, 1 LSTM, 2 GRU with linear before reset, 3 and 4 the halves of a GRU, between which r * h is multiplied.
- * Functions are computed of numbers between -CLIP and CLIP if that is defined.
+ * Functions are computed of numbers between -CLIP and CLIP if that is defined. With PEEPHOLES, the sums of an LSTM's gates i, f and
+ * o get factors (3, H) of c.
  * Without an h before (BEGUN 0) it is 0, and U h is not read. The first half leaves the sum of the update gate in place of its W x,
  * and writes r * h in place of c after. An item is a vector of channels of a sequence.
  */
@@ -10,12 +11,19 @@
 #else
 #define limited(x) (x)
 #endif
-#define added(x, u) limited(load_lanes(x, lanes) + (begun ? load_lanes(u, lanes) : (vec)0.0f))
+#define summed(x, u) (load_lanes(x, lanes) + (begun ? load_lanes(u, lanes) : (vec)0.0f))
+#define added(x, u) limited(summed(x, u))
 #define gate(x) eltwise_logistic(x, 0.0f, 0.0f)
+#ifdef PEEPHOLES
+#define seen(number, c) (load_lanes(source_at(peepholes) + number * hidden + first, lanes) * (c))
+#else
+#define seen(number, c) 0.0f
+#endif
+#define opened(x, u, number, c) gate(limited(summed(x, u) + seen(number, c)))
 
 __kernel void recurrent_cell(TARGET(inputs), SOURCE(products), SOURCE(before), TARGET(after), SOURCE(kept),
-                             TARGET(keeps), SOURCE(bias), long count, long hidden, long gates, long apart,
-                             long wide, long begun, long remembers, long biased)
+                             TARGET(keeps), SOURCE(bias), SOURCE(peepholes), long count, long hidden, long gates,
+                             long apart, long wide, long begun, long remembers, long biased)
 {
     long item = ITEM, vectors = (hidden + V - 1) / V;
     if (item >= count)
@@ -28,11 +36,12 @@ __kernel void recurrent_cell(TARGET(inputs), SOURCE(products), SOURCE(before), T
 #if CELL == 0
     store_lanes(ACTIVATION(added(x, u), ALPHA, 0.0f), target_at(after) + at, 0, lanes);
 #elif CELL == 1
-    vec c = gate(added(x, u)) * tanh(added(x + 2 * apart, u + 2 * apart));
+    vec past = remembers ? load_lanes(source_at(kept) + at, lanes) : (vec)0.0f;
+    vec c = opened(x, u, 0, past) * tanh(added(x + 2 * apart, u + 2 * apart));
     if (remembers)
-        c += gate(added(x + apart, u + apart)) * load_lanes(source_at(kept) + at, lanes);
+        c += opened(x + apart, u + apart, 1, past) * past;
     store_lanes(c, target_at(keeps) + at, 0, lanes);
-    store_lanes(gate(added(x + 3 * apart, u + 3 * apart)) * tanh(c), target_at(after) + at, 0, lanes);
+    store_lanes(opened(x + 3 * apart, u + 3 * apart, 2, c) * tanh(c), target_at(after) + at, 0, lanes);
 #elif CELL == 3
     store_lanes(added(x, u), x, 0, lanes);
     if (begun)

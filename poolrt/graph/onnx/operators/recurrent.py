@@ -14,6 +14,8 @@ from .unrolled_lstm import unrolled_lstm
 _DIRECTIONS: Final = {
     "forward": "left2right", "reverse": "right2left", "bidirectional": "bidirectional_concat",
 }  # fmt: skip
+#: Gates i, f and o by their number in ONNX's peepholes (i, o, f).
+_PEEPHOLES: Final = (0, 2, 1)
 
 
 def recurrent(kind: str, order: Sequence[int], states: int, activations: Sequence[str]) -> Operator:
@@ -59,6 +61,9 @@ def recurrent(kind: str, order: Sequence[int], states: int, activations: Sequenc
         reset = kind == "gru" and bool(call.integer("linear_before_reset", 0))
         if kind == "gru":
             options["linear_before_reset"] = reset
+        if kind == "lstm" and has_peepholes(call):
+            seen = m.reshape(call.real(7), (1, count, 3, hidden))
+            options["weights_peephole"] = _reordered(call, seen, _PEEPHOLES, 2)
         bias = _bias(call, count, gates, hidden, order, reset)
         run: Callable[..., tuple[Operand, ...]] = getattr(call.graph, kind)
         found = run(m.value(source), weights(wide), weights(deep), bias, *initial, **options)
@@ -90,11 +95,15 @@ def _check(call: NodeCall, kind: str, count: int, usual: Sequence[str]) -> str:
 
 def is_special(call: NodeCall, usual: list[str]) -> bool:
     """Return whether an LSTM has options that the operation of a graph has not."""
-    peepholes = call.optional(7)
-    sees = peepholes is not None and (isinstance(peepholes, Value) or bool(peepholes.any()))
     options = bool(call.integer("input_forget", 0))
     plain = "activation_alpha" not in call.attrs and "activation_beta" not in call.attrs
-    return plain and (sees or options or call.texts("activations", usual) != usual)
+    return plain and (options or call.texts("activations", usual) != usual)
+
+
+def has_peepholes(call: NodeCall) -> bool:
+    """Return whether gates of an LSTM see its cell state."""
+    peepholes = call.optional(7)
+    return peepholes is not None and (isinstance(peepholes, Value) or bool(peepholes.any()))
 
 
 def _reordered(call: NodeCall, operand: Operand, order: Sequence[int], axis: int) -> Operand:

@@ -27,7 +27,7 @@ _FUNCTIONS: Final[dict[str, _Function]] = {
 
 
 def unrolled_lstm(call: NodeCall) -> tuple[Operand | None, ...]:
-    """Compute peepholes, ``clip``, ``input_forget`` and any of three activations; sequences have one length."""
+    """Compute ``input_forget`` and any of three activations; sequences have one length."""
     m = call.math
     directions, gates, _ = shape_of(call.real(1))
 
@@ -55,7 +55,7 @@ def unroll(call: NodeCall, directions: int, hidden: int, products: Products) -> 
     source = m.transpose(source, (1, 0, 2)) if turned else source
     steps, batch, _ = shape_of(source)
     if steps > MOST_STEPS:
-        raise call.unsupported(f"peepholes, clip, or other activations of {steps} elements; at most {MOST_STEPS}")
+        raise call.unsupported(f"input_forget or other activations of {steps} elements; at most {MOST_STEPS}")
     names = call.texts("activations", ["Sigmoid", "Tanh", "Tanh"] * directions)
     if len(names) != 3 * directions or not set(names) <= _FUNCTIONS.keys():
         raise call.unsupported(f"activations {', '.join(names)} are not supported")

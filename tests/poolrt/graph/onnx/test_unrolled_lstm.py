@@ -1,4 +1,4 @@
-"""LSTM with options that a graph's operation does not have: each step is a few operations, and computes ONNX's definition."""
+"""LSTM with options: those that a graph's operation does not have are a few operations a step. All compute ONNX's definition."""
 
 from __future__ import annotations
 
@@ -102,10 +102,19 @@ def test_cells_with_options_compute_the_definition(case: tuple[dict[str, Any], t
 
 
 def test_a_step_is_few_operations_on_all_gates() -> None:
-    for attributes, some, most in (({"clip": 0.6, "input_forget": 1}, (), 9), ({}, ("p",), 12)):
+    others = {"activations": ["Sigmoid", "Relu", "Tanh"]}
+    for attributes, some, most in (({"clip": 0.6, "input_forget": 1}, (), 9), (others, ("p",), 12)):
         counts = [
             len([n for n in load_onnx(model_of(drawn(1, steps, 2, 1, 5, some), "forward", attributes)).to_wire()[0]["nodes"]
                  if n[0] in ("matmul", "binary", "eltwise")])
             for steps in (10, 20)
         ]  # fmt: skip
         assert counts[1] - counts[0] <= 10 * most
+
+
+def test_peepholes_are_an_operand_of_the_operation() -> None:
+    for attributes in ({}, {"clip": 0.6}):
+        graph = load_onnx(model_of(drawn(1, 20, 2, 1, 5, ("p", "b")), "forward", attributes))
+        kinds = [node[0] for node in graph.to_wire()[0]["nodes"]]
+        assert kinds.count("lstm") == 1
+        assert not {"matmul", "binary", "eltwise"} & {*kinds}

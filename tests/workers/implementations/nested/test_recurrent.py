@@ -76,6 +76,34 @@ def test_a_clip_limits_what_functions_are_computed_of(runner: Runner, kind: str)
         compared(runner, dataclasses.replace(op, clip=0.2), runner.target)
 
 
+def with_peepholes(numbers: tuple[int, int, int, int, str, bool, str], dtype: str = "f32", clip: float = 0.0) -> Lstm:
+    op: Any = network("lstm", *numbers, dtype)
+    layers, directions, _, _, hidden = op.weights_iter.dims
+    seen = MemoryDesc((layers, directions, 3, hidden), dtype)
+    found: Lstm = dataclasses.replace(op, weights_peephole=seen, clip=clip)
+    return found
+
+
+@pytest.mark.parametrize("clip", [0.0, 0.2])
+def test_gates_see_the_cell_state_through_peepholes(runner: Runner, clip: float) -> None:
+    for numbers in (*NETWORKS, (7, 1, 19, 2, "bidirectional_sum", False, "any")):
+        compared(runner, with_peepholes(numbers, clip=clip), runner.target)
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+@pytest.mark.one_in(2)
+def test_peepholes_are_seen_on_every_level(native: NativeRunner, isa: str, dtype: str) -> None:
+    bound = ABSOLUTE if dtype == "f32" else 1e-13
+    for numbers in ((6, 1, 32, 1, "left2right", True, "any"), (4, 3, 130, 1, "bidirectional_concat", True, "any")):
+        compared(native, with_peepholes(numbers, dtype), target_of(isa), bound)
+
+
+def test_peepholes_of_another_shape_are_refused() -> None:
+    op = with_peepholes(NETWORKS[0])
+    with pytest.raises(ValueError, match=r"weights_peephole: expect \(2, 2, 3, 32\), got \(2, 2, 4, 32\)"):
+        dataclasses.replace(op, weights_peephole=MemoryDesc((2, 2, 4, 32), "f32"))
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_no_number_remains_beside_a_clip(native: NativeRunner, kind: str) -> None:
     op: Any = network(kind, 3, 2, 20, 1, "left2right", False, "")

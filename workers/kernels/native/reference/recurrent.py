@@ -28,14 +28,14 @@ def make(isa: str) -> tuple[Callable[..., None], Any]:
 
     Its arguments: the arguments' records, then cell, activation, backwards, concat, scratch, part, alpha, clip, operands.
 
-    The records are those of src_layer, src_iter, src_iter_c, weights_layer, weights_iter, bias, dst_layer, dst_iter,
-    dst_iter_c, 0 if there is none. ``part`` is the size in bytes of a sequence's part of the scratchpad.
+    The records are those of src_layer, src_iter, src_iter_c, weights_layer, weights_iter, weights_peephole, bias, dst_layer,
+    dst_iter, dst_iter_c, 0 if there is none. ``part`` is the size in bytes of a sequence's part of the scratchpad.
     """
 
     def recurrent(
         begin: int, end: int, src_layer: int, src_iter: int, src_iter_c: int, weights_layer: int, weights_iter: int,
-        bias: int, dst_layer: int, dst_iter: int, dst_iter_c: int, cell: int, activation: int, backwards: int,
-        concat: int, scratch: int, part: int, alpha: float, clip: float, operands: Any,
+        peephole: int, bias: int, dst_layer: int, dst_iter: int, dst_iter_c: int, cell: int, activation: int,
+        backwards: int, concat: int, scratch: int, part: int, alpha: float, clip: float, operands: Any,
     ) -> None:  # fmt: skip
         layers, directions = dim(weights_layer, 0), dim(weights_layer, 1)
         channels, hidden = dim(weights_layer, 2), dim(weights_layer, 4)
@@ -61,8 +61,8 @@ def make(isa: str) -> tuple[Callable[..., None], Any]:
                         else:
                             _copy(x, mine + 8 * step * hidden, hidden)
                         _cell(
-                            operands, weights_layer, weights_iter, bias, layer, direction, cell, activation, alpha, clip,
-                            x, h, c, reset, gates,
+                            operands, weights_layer, weights_iter, peephole, bias, layer, direction, cell, activation, alpha,
+                            clip, x, h, c, reset, gates,
                         )  # fmt: skip
                         _copy(mine + 8 * step * hidden, h, hidden)
                     _end_state(operands, dst_iter, layer, direction, item, h, hidden)
@@ -79,11 +79,11 @@ def make(isa: str) -> tuple[Callable[..., None], Any]:
                             value += read_f64(results + 8 * ((direction * steps + step) * hidden + k))
                     store(target + at(dst_layer, 2, k), dtype(dst_layer), value)
 
-    return recurrent, types.void(*[types.int64] * 17, types.float64, types.float64, types.voidptr)
+    return recurrent, types.void(*[types.int64] * 18, types.float64, types.float64, types.voidptr)
 
 
 def _cell(
-    operands: Any, weights_layer: int, weights_iter: int, bias: int, layer: int, direction: int, cell: int,
+    operands: Any, weights_layer: int, weights_iter: int, peephole: int, bias: int, layer: int, direction: int, cell: int,
     activation: int, alpha: float, clip: float, x: int, h: int, c: int, reset: int, gates: int,
 ) -> None:  # fmt: skip
     """Advance the states h and c by one step."""
@@ -100,17 +100,16 @@ def _cell(
                 value += read_f64(gates + 8 * (hidden + k)) * inner
             else:
                 value += _product(operands, weights_iter, layer, direction, gate, k, reset if last else h)
-            if clip > 0.0:
-                # NaN remains.
-                if value > clip:
-                    value = clip
-                elif value < -clip:
-                    value = -clip
+            if peephole != 0 and gate < 2:
+                value += _bias(operands, peephole, layer, direction, gate, k) * read_f64(c + 8 * k)
+            # The output gate of an LSTM sees c after the step.
+            if gate < 3:
+                value = _limited(value, clip)
             if cell == VANILLA:
                 value = eltwise(activation, value, alpha, 0.0)
             elif gate == 2:
                 value = math.tanh(value)
-            else:
+            elif gate < 3:
                 value = logistic(value)
             write_f64(gates + 8 * (gate * hidden + k), value)
         if gru and gate == 1:
@@ -122,10 +121,23 @@ def _cell(
             kept = read_f64(gates + 8 * (hidden + k)) * read_f64(c + 8 * k)
             state = kept + first * read_f64(gates + 8 * (2 * hidden + k))
             write_f64(c + 8 * k, state)
-            first = read_f64(gates + 8 * (3 * hidden + k)) * math.tanh(state)
+            value = read_f64(gates + 8 * (3 * hidden + k))
+            if peephole != 0:
+                value += _bias(operands, peephole, layer, direction, 2, k) * state
+            first = logistic(_limited(value, clip)) * math.tanh(state)
         elif gru:
             first = first * read_f64(h + 8 * k) + (1.0 - first) * read_f64(gates + 8 * (2 * hidden + k))
         write_f64(h + 8 * k, first)
+
+
+def _limited(value: float, clip: float) -> float:
+    """Return a number between -clip and clip unless that is 0. NaN remains."""
+    if clip > 0.0:
+        if value > clip:
+            return clip
+        if value < -clip:
+            return -clip
+    return value
 
 
 def _product(operands: Any, weights: int, layer: int, direction: int, gate: int, k: int, vector: int) -> float:

@@ -4,8 +4,8 @@
  * states h and c, the reset state of a GRU, the gates, and the input of a step.
  */
 typedef struct {
-    tensor inputs, states, bias;
-    long has_bias;
+    tensor inputs, states, bias, peephole;
+    long has_bias, has_peephole;
     int cell, activation;
     real alpha, clip;
 } network;
@@ -32,6 +32,21 @@ static real product(tensor weights, long layer, long direction, long gate, long 
     return sum;
 }
 
+/* Return a number between -clip and clip unless that is 0. NaN remains. */
+static real limited(const network *n, real value)
+{
+    return n->clip > 0 && fabs(value) > n->clip ? copysign(n->clip, value) : value;
+}
+
+/* What a gate of an LSTM sees of c: i (0), f (1) and o (2). */
+static real seen(const network *n, long layer, long direction, long gate, long k, real c)
+{
+    tensor p = n->peephole;
+    if (!n->has_peephole)
+        return 0;
+    return c * load(type_of(p), base_of(p) + at(p, 0, layer) + at(p, 1, direction) + at(p, 2, gate) + at(p, 3, k));
+}
+
 /* Advance the states h and c by one step. */
 static void advance(const network *n, memory m, long layer, long direction)
 {
@@ -46,8 +61,14 @@ static void advance(const network *n, memory m, long layer, long direction)
             if (last && n->cell == CELL_LBR_GRU)
                 old = second[k] * (old + bias_of(n, layer, direction, 3, k));
             value += old;
-            if (n->clip > 0 && fabs(value) > n->clip)
-                value = copysign(n->clip, value);
+            if (gate < 2)
+                value += seen(n, layer, direction, gate, k, m.c[k]);
+            /* The output gate of an LSTM sees c after the step. */
+            if (gate == 3) {
+                m.gates[gate * hidden + k] = value;
+                continue;
+            }
+            value = limited(n, value);
             value = n->cell == CELL_RNN ? eltwise_value(n->activation, value, n->alpha, 0)
                     : gate == 2         ? tanh(value)
                                         : logistic(value);
@@ -60,7 +81,7 @@ static void advance(const network *n, memory m, long layer, long direction)
         real first = m.gates[k];
         if (n->cell == CELL_LSTM) {
             m.c[k] = second[k] * m.c[k] + first * third[k];
-            first = fourth[k] * tanh(m.c[k]);
+            first = logistic(limited(n, fourth[k] + seen(n, layer, direction, 2, k, m.c[k]))) * tanh(m.c[k]);
         } else if (gru)
             first = first * m.h[k] + (1 - first) * third[k];
         m.h[k] = first;
@@ -90,14 +111,14 @@ static void end_state(__global const real *from, long hidden, tensor state, long
 }
 
 __kernel void recurrent(PRIMITIVE, long src_layer, long src_iter, long src_iter_c, long weights_layer,
-                        long weights_iter, long bias, long dst_layer, long dst_iter, long dst_iter_c, long cell,
-                        long activation, long backwards, long concat, MEMORY(scratch), long part,
+                        long weights_iter, long peephole, long bias, long dst_layer, long dst_iter, long dst_iter_c,
+                        long cell, long activation, long backwards, long concat, MEMORY(scratch), long part,
                         FRACTION(alpha), FRACTION(clip) OPERANDS)
 {
     BEGIN(item);
     tensor from = tensor_at(src_layer), to = tensor_at(dst_layer), weights = tensor_at(weights_layer);
-    network n = {weights, tensor_at(weights_iter), tensor_at(bias), bias, (int)cell, (int)activation, fraction(alpha),
-                 fraction(clip)};
+    network n = {weights, tensor_at(weights_iter), tensor_at(bias), tensor_at(peephole), bias, peephole,
+                 (int)cell, (int)activation, fraction(alpha), fraction(clip)};
     long layers = size_of(weights, 0), directions = size_of(weights, 1), channels = size_of(weights, 2);
     long hidden = size_of(weights, 4), steps = size_of(from, 0);
     __global real *results = (__global real *)(scratch_base + scratch_offset + item * part);
