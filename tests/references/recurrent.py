@@ -5,7 +5,7 @@ Every direction runs through all layers by itself; the last layer's results of t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -57,41 +57,49 @@ def _cell(op: Rnn | Lstm | Gru, peepholes: Array) -> Cell:
     def limited(x: Array) -> Array:
         return np.clip(x, -most, most)
 
+    if isinstance(op, Rnn):
+
+        def vanilla(inputs: Array, recurrent: Array, bias: Array, h: Array, c: Array) -> tuple[Array, Array]:
+            return eltwise(op.activation, limited(inputs[:, 0] + h @ recurrent[:, 0] + bias[0]), op.alpha, 0.0), c
+
+        return vanilla
+    functions = [
+        partial(_function, name, alpha, beta)
+        for name, alpha, beta in zip(op.activations, op.alphas, op.betas, strict=True)
+    ]
     if isinstance(op, Lstm):
-        return partial(_lstm, limited, peepholes)
-    if isinstance(op, Gru):
-        return partial(_lbr_gru if op.linear_before_reset else _gru, limited)
+        return partial(_lstm, limited, functions, peepholes)
+    return partial(_lbr_gru if op.linear_before_reset else _gru, limited, functions)
 
-    def vanilla(inputs: Array, recurrent: Array, bias: Array, h: Array, c: Array) -> tuple[Array, Array]:
-        return eltwise(op.activation, limited(inputs[:, 0] + h @ recurrent[:, 0] + bias[0]), op.alpha, 0.0), c
 
-    return vanilla
+def _function(name: str, alpha: float, beta: float, x: Array) -> Array:
+    return eltwise(name, x, alpha, beta)
 
 
 def _lstm(
-    limited: Limit, peepholes: Array, inputs: Array, recurrent: Array, bias: Array, h: Array, c: Array
+    limited: Limit, functions: Sequence[Limit], peepholes: Array, inputs: Array, recurrent: Array, bias: Array, h: Array,
+    c: Array,
 ) -> tuple[Array, Array]:  # fmt: skip
-    i, f, candidate, o = (inputs[:, g] + h @ recurrent[:, g] + bias[g] for g in range(4))
-    i, f = (_logistic(limited(gate + factor * c)) for gate, factor in zip((i, f), peepholes, strict=False))
-    c = f * c + i * np.tanh(limited(candidate))
-    return _logistic(limited(o + peepholes[2] * c)) * np.tanh(c), c
+    gate, candidate, result = functions
+    i, f, new, o = (inputs[:, g] + h @ recurrent[:, g] + bias[g] for g in range(4))
+    i, f = (gate(limited(total + factor * c)) for total, factor in zip((i, f), peepholes, strict=False))
+    c = f * c + i * candidate(limited(new))
+    return gate(limited(o + peepholes[2] * c)) * result(c), c
 
 
 def _gru(
-    limited: Limit, inputs: Array, recurrent: Array, bias: Array, h: Array, c: Array
+    limited: Limit, functions: Sequence[Limit], inputs: Array, recurrent: Array, bias: Array, h: Array, c: Array
 ) -> tuple[Array, Array]:  # fmt: skip
-    u, r = (_logistic(limited(inputs[:, g] + h @ recurrent[:, g] + bias[g])) for g in range(2))
-    o = np.tanh(limited(inputs[:, 2] + (r * h) @ recurrent[:, 2] + bias[2]))
+    gate, candidate = functions
+    u, r = (gate(limited(inputs[:, g] + h @ recurrent[:, g] + bias[g])) for g in range(2))
+    o = candidate(limited(inputs[:, 2] + (r * h) @ recurrent[:, 2] + bias[2]))
     return u * h + (1 - u) * o, c
 
 
 def _lbr_gru(
-    limited: Limit, inputs: Array, recurrent: Array, bias: Array, h: Array, c: Array
+    limited: Limit, functions: Sequence[Limit], inputs: Array, recurrent: Array, bias: Array, h: Array, c: Array
 ) -> tuple[Array, Array]:  # fmt: skip
-    u, r = (_logistic(limited(inputs[:, g] + h @ recurrent[:, g] + bias[g])) for g in range(2))
-    o = np.tanh(limited(inputs[:, 2] + r * (h @ recurrent[:, 2] + bias[3]) + bias[2]))
+    gate, candidate = functions
+    u, r = (gate(limited(inputs[:, g] + h @ recurrent[:, g] + bias[g])) for g in range(2))
+    o = candidate(limited(inputs[:, 2] + r * (h @ recurrent[:, 2] + bias[3]) + bias[2]))
     return u * h + (1 - u) * o, c
-
-
-def _logistic(x: Array) -> Array:
-    return eltwise("logistic", x, 0.0, 0.0)

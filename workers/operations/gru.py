@@ -7,7 +7,7 @@ from ..desc.operations.gru import Gru as GruDesc
 from ..engines.engine import Engine
 from ..execution.primitive_desc_iface import PrimitiveDescIface, describe
 from ..streams.stream import Stream
-from .operation import Operation
+from .operation import Items, Operation
 
 
 class Gru(GruDesc, metaclass=Operation):
@@ -18,7 +18,8 @@ class Gru(GruDesc, metaclass=Operation):
         engine: Engine, src_layer: MemoryDesc, src_iter: MemoryDesc | None, weights_layer: MemoryDesc,
         weights_iter: MemoryDesc, bias: MemoryDesc | None, dst_layer: MemoryDesc, dst_iter: MemoryDesc | None,
         linear_before_reset: bool = False, direction: str = "left2right", prop: str = "forward_inference",
-        clip: float = 0.0,
+        clip: float = 0.0, activations: Items[str] = ("logistic", "tanh"), alphas: Items[float] = (),
+        betas: Items[float] = (),
         *, attr: PrimitiveAttr | None = None, hint: PrimitiveDescIface | None = None, stream: Stream | None = None,
     ) -> PrimitiveDescIface:  # fmt: skip
         """Return the primitive descriptor of the best implementation for an engine: see `describe`."""
@@ -34,5 +35,8 @@ class Gru(GruDesc, metaclass=Operation):
             direction,
             prop,
             clip,
+            activations,
+            alphas,
+            betas,
         )
         return describe(GruDesc, engine, fields, attr, hint, stream)

@@ -7,7 +7,7 @@ from ..desc.operations.lstm import Lstm as LstmDesc
 from ..engines.engine import Engine
 from ..execution.primitive_desc_iface import PrimitiveDescIface, describe
 from ..streams.stream import Stream
-from .operation import Operation
+from .operation import Items, Operation
 
 
 class Lstm(LstmDesc, metaclass=Operation):
@@ -20,6 +20,8 @@ class Lstm(LstmDesc, metaclass=Operation):
         dst_iter: MemoryDesc | None, dst_iter_c: MemoryDesc | None, direction: str = "left2right",
         prop: str = "forward_inference",
         clip: float = 0.0, weights_peephole: MemoryDesc | None = None,
+        activations: Items[str] = ("logistic", "tanh", "tanh"), alphas: Items[float] = (),
+        betas: Items[float] = (),
         *, attr: PrimitiveAttr | None = None, hint: PrimitiveDescIface | None = None, stream: Stream | None = None,
     ) -> PrimitiveDescIface:  # fmt: skip
         """Return the primitive descriptor of the best implementation for an engine: see `describe`."""
@@ -37,5 +39,8 @@ class Lstm(LstmDesc, metaclass=Operation):
             prop,
             clip,
             weights_peephole,
+            activations,
+            alphas,
+            betas,
         )
         return describe(LstmDesc, engine, fields, attr, hint, stream)

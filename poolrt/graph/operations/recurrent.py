@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Unpack
+from typing import Final, Unpack
 
 import numpy as np
 
-from poolrt.workers.desc.typed import to_bool, to_float
+from poolrt.workers.desc.typed import to_bool, to_float, to_floats
 
 from ..ir import Attribute
 from ..node_builder import NodeBuilder
 from ..values import NodeOptions, Operand, Value
 from .family import Family
+
+#: The functions of gates, of what is proposed, and of an LSTM's c in h.
+_LSTM: Final = ("logistic", "tanh", "tanh")
+_GRU: Final = ("logistic", "tanh")
 
 
 class Recurrent(Family):
@@ -64,18 +68,23 @@ class Recurrent(Family):
         direction: str = "left2right",
         clip: float = 0.0,
         weights_peephole: Operand | None = None,
+        activations: Sequence[str] = _LSTM,
+        alphas: Sequence[float] = (),
+        betas: Sequence[float] = (),
         **options: Unpack[NodeOptions],
     ) -> tuple[Value, Value, Value]:
         """Run LSTM cells, gates i, f, c, o: c = f * c + i * c~, h = o * tanh(c); return dst_layer, the last h and c.
 
         weights_peephole (L, D, 3, H) are factors of c, which the sums of gates i, f and o get: i and f of c before the step, o of
-        c after it.
+        c after it. ``activations`` are the functions of gates i, f and o, of c~, and of c in h: those of `eltwise`, with
+        ``alphas`` and ``betas``.
         """
         with self._build("lstm", **options) as node:
             if (src_iter is None) != (src_iter_c is None):
                 raise ValueError("src_iter_c: expect both initial states or neither")
             states = [src_iter, src_iter_c]
             attrs: dict[str, Attribute] = {"direction": direction, "clip": to_float("clip", clip)}
+            attrs |= _functions(activations, _LSTM, alphas, betas)
             dst, h, c = _add(node, src_layer, weights_layer, weights_iter, bias, states, attrs, 4, weights_peephole)
             return dst, h, c
 
@@ -90,12 +99,16 @@ class Recurrent(Family):
         linear_before_reset: bool = False,
         direction: str = "left2right",
         clip: float = 0.0,
+        activations: Sequence[str] = _GRU,
+        alphas: Sequence[float] = (),
+        betas: Sequence[float] = (),
         **options: Unpack[NodeOptions],
     ) -> tuple[Value, Value]:
         """Run GRU cells, gates u, r, o: h = u * h + (1 - u) * o; return dst_layer and the last h.
 
         o is tanh(W x + U (r * h) + b), or with ``linear_before_reset`` tanh(W x + r * (U h + b'') + b), whose bias has a
-        fourth row b''.
+        fourth row b''. ``activations`` are the functions of gates u and r, and of o: those of `eltwise`, with ``alphas`` and
+        ``betas``.
         """
         with self._build("gru", **options) as node:
             linear = to_bool("linear_before_reset", linear_before_reset)
@@ -104,6 +117,7 @@ class Recurrent(Family):
                 "direction": direction,
                 "clip": to_float("clip", clip),
             }
+            attrs |= _functions(activations, _GRU, alphas, betas)
             rows = 4 if linear else 3
             dst, state = _add(node, src_layer, weights_layer, weights_iter, bias, [src_iter], attrs, rows)
             return dst, state
@@ -131,6 +145,19 @@ class Recurrent(Family):
             operands += node.optional("weight_points", weight_points, "s32")
             dst, last = node.add_all(operands, backwards=to_bool("backwards", backwards))
             return dst, last
+
+
+def _functions(
+    activations: Sequence[str], usual: tuple[str, ...], alphas: Sequence[float], betas: Sequence[float]
+) -> dict[str, Attribute]:
+    """Return the attributes of functions; none if they are the usual ones."""
+    if isinstance(activations, str):
+        raise ValueError(f"activations: expect {len(usual)} names, got {activations!r:.80}")
+    names = tuple(activations)
+    first, second = to_floats("alphas", alphas), to_floats("betas", betas)
+    if names == usual and not (first or second):
+        return {}
+    return {"activations": names, "alphas": first, "betas": second}
 
 
 def _add(

@@ -156,6 +156,10 @@ OPERATIONS: Final[dict[str, tuple[tuple[int, ...], Build]]] = {
     "lstm": (SEQUENCE, _recurrent("lstm", 4, 2, 4, direction="bidirectional_concat", clip=0.5)),
     "lstm with peepholes": (SEQUENCE, _recurrent("lstm", 4, 2, 4, weights_peephole=array(1, 1, 3, 4))),
     "gru": (SEQUENCE, _recurrent("gru", 3, 1, 3, direction="right2left")),
+    "gru of other functions": (
+        SEQUENCE,
+        _recurrent("gru", 3, 1, 3, activations=("hardsigmoid", "elu"), alphas=(0.2, 1.0), betas=(0.5, 0.0)),
+    ),
     "gru linear before reset": (SEQUENCE, _recurrent("gru", 3, 1, 4, linear_before_reset=True)),
     "matmul of slices": (
         SEQUENCE,

@@ -292,19 +292,22 @@ def rnn(rng: Random) -> OpDesc:
     )
 
 
+def functions(rng: Random, count: int) -> dict[str, Any]:
+    choices = {"activations": ("logistic", "tanh", "relu", "hardsigmoid"), "alphas": (0.0, 0.25), "betas": (0.0, 0.5)}
+    return {name: tuple(rng.choice(values) for _ in range(count)) for name, values in choices.items()}
+
+
 def lstm(rng: Random) -> OpDesc:
     tensors = _recurrent(rng, 4, 4)
-    state = MemoryDesc(
-        (*tensors["weights_iter"].dims[:2], tensors["src_layer"].dims[1], tensors["weights_iter"].dims[4]), "f32"
-    )
+    layers, directions, _, _, hidden = tensors["weights_iter"].dims
+    state, peephole = (MemoryDesc((layers, directions, n, hidden), "f32") for n in (tensors["src_layer"].dims[1], 3))
     cells: dict[str, Any] = {name: state if rng.random() < 0.5 else None for name in ("src_iter_c", "dst_iter_c")}
-    peephole = MemoryDesc((*tensors["weights_iter"].dims[:2], 3, tensors["weights_iter"].dims[4]), "f32")
-    return Lstm(**tensors, **cells, weights_peephole=rng.choice((peephole, None)))
+    return Lstm(**tensors, **cells, weights_peephole=rng.choice((peephole, None)), **functions(rng, 3))
 
 
 def gru(rng: Random) -> OpDesc:
     linear = rng.random() < 0.5
-    return Gru(**_recurrent(rng, 3, 4 if linear else 3), linear_before_reset=linear)
+    return Gru(**_recurrent(rng, 3, 4 if linear else 3), linear_before_reset=linear, **functions(rng, 2))
 
 
 def attention(rng: Random) -> OpDesc:

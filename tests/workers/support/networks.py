@@ -45,10 +45,17 @@ def lstms(prop: str, dtype: str) -> list[OpDesc]:
     for number in (1, 3):
         layers, directions, _, _, hidden = networks[number]["weights_iter"].dims
         networks[number]["weights_peephole"] = MemoryDesc((layers, directions, 3, hidden), dtype)
+    networks[2] |= {
+        "activations": ("hardsigmoid", "relu", "softsign"),
+        "alphas": (0.2, 0.1, 0.0),
+        "betas": (0.5, 0.0, 0.0),
+    }
     return [Lstm(**n, src_iter_c=n["src_iter"], dst_iter_c=n["dst_iter"]) for n in networks]
 
 
 def grus(prop: str, dtype: str) -> list[OpDesc]:
     plain, linear = (_networks(prop, dtype, 3, gates) for gates in (3, 4))
+    for networks in (plain[2], linear[3]):
+        networks |= {"activations": ("hardsigmoid", "relu"), "alphas": (0.2, 0.1), "betas": (0.5, 0.0)}
     variants = ((plain, False), (linear, True)) * 3
     return [Gru(**networks[i], linear_before_reset=reset) for i, (networks, reset) in enumerate(variants)]

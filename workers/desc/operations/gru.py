@@ -8,7 +8,7 @@ from poolrt.cachestore.deferred_dataclass import dataclass
 
 from ..memory_desc import MemoryDesc
 from ..op_desc import OpDesc
-from .recurrent import recurrent_memories, require_recurrent
+from .recurrent import complete_activations, recurrent_memories, require_recurrent
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +20,7 @@ class Gru(OpDesc):
 
     src_layer (T, N, C), weights_layer (L, D, C, 3, H), weights_iter (L, D, H, 3, H), bias (L, D, 3 or 4, H), dst_layer
     (T, N, H, or 2 H for bidirectional_concat), src_iter and dst_iter (L, D, N, H); an initial state left out is 0.
+    ``activations`` are the functions of gates u and r, and of o, eltwise algorithms with ``alphas`` and ``betas``.
     A ``clip`` that is not 0 limits what functions of gates are computed of, to between its negative and itself.
     """
 
@@ -35,8 +36,12 @@ class Gru(OpDesc):
     direction: str = "left2right"
     prop: str = "forward_inference"
     clip: float = 0.0
+    activations: tuple[str, ...] = ("logistic", "tanh")
+    alphas: tuple[float, ...] = ()
+    betas: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
+        complete_activations(self, 2)
         require_recurrent(self, 3, 4 if self.linear_before_reset else 3)
 
     def memories(self) -> dict[int, MemoryDesc]:

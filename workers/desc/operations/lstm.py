@@ -8,7 +8,7 @@ from poolrt.cachestore.deferred_dataclass import dataclass
 
 from ..memory_desc import MemoryDesc
 from ..op_desc import OpDesc
-from .recurrent import recurrent_memories, require_recurrent
+from .recurrent import complete_activations, recurrent_memories, require_recurrent
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +20,7 @@ class Lstm(OpDesc):
     src_iter_c (c), dst_iter and dst_iter_c (L, D, N, H); an initial state left out is 0. weights_peephole (L, D, 3, H)
     has a number for each channel of gates i, f and o, to whose sums it adds a multiple of c: of c before the step to i and f,
     of c after it to o.
+    ``activations`` are the functions of gates i, f and o, of c~, and of c in h, eltwise algorithms with ``alphas`` and ``betas``.
     A ``clip`` that is not 0 limits what functions of gates are computed of, to between its negative and itself.
     """
 
@@ -37,8 +38,12 @@ class Lstm(OpDesc):
     prop: str = "forward_inference"
     clip: float = 0.0
     weights_peephole: MemoryDesc | None = None
+    activations: tuple[str, ...] = ("logistic", "tanh", "tanh")
+    alphas: tuple[float, ...] = ()
+    betas: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
+        complete_activations(self, 3)
         require_recurrent(self, 4, 4)
 
     def memories(self) -> dict[int, MemoryDesc]:

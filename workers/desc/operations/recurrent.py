@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from ..args import Arg
+from ..attributes import ELTWISE_ALGORITHMS, eltwise_algorithm
 from ..memory_desc import MemoryDesc
 from ..op_desc import FORWARD, one_of, require
 
@@ -41,6 +42,19 @@ def require_recurrent(op: Any, gates: int, bias_gates: int) -> None:
     ):  # fmt: skip
         desc = getattr(op, name, None)
         require(desc is None or desc.dims == dims, name, f"expect {dims}, got {desc.dims if desc else None}")
+
+
+def complete_activations(op: Any, count: int) -> None:
+    """Check the functions of gated cells, and give them alphas and betas of 0 if there are none."""
+    names = tuple([eltwise_algorithm(name) for name in op.activations])
+    require(len(names) == count, "activations", f"expect {count}, got {len(names)}")
+    for name in names:
+        one_of("activations", name, ELTWISE_ALGORITHMS)
+    object.__setattr__(op, "activations", names)
+    for field in ("alphas", "betas"):
+        given = getattr(op, field) or (0.0,) * count
+        require(len(given) == count, field, f"expect {count}, got {len(given)}")
+        object.__setattr__(op, field, given)
 
 
 def recurrent_memories(op: Any) -> dict[int, MemoryDesc]:

@@ -19,6 +19,7 @@ from ..native.product_shape import packed_tag
 from ..primitive_desc import PrimitiveDesc
 from ..program import LaunchArgument, Program
 from ..reference.attributes import refuse_attributes
+from ..reference.tables import as_float32
 from .builder import NestedBuilder, memory, shifted
 from .product import MatrixView, NotNested, Operand, fast_matmul
 
@@ -351,11 +352,31 @@ class _Network:
         activation, alpha = (op.activation, op.alpha) if isinstance(op, Rnn) else ("tanh", 0.0)
         self.build.run(
             kernel, places, numbers, items, items,
-            cell=_CELLS.index(cell), activation=f"eltwise_{activation}", alpha=float(alpha),
+            cell=_CELLS.index(cell), activation=f"eltwise_{activation}", alpha=as_float32(alpha),
             **({} if self.dtype == "f32" else {"dtype": self.dtype}),
             **({"clip": op.clip} if op.clip else {}),
             **({"peepholes": True} if Arg.WEIGHTS_2 in op.memories() else {}),
+            **_functions(op),
         )  # fmt: skip
+
+
+def _functions(op: Rnn | Lstm | Gru) -> dict[str, str | float]:
+    """Return the parameters of a kernel for functions of gated cells that are not the usual ones."""
+    found: dict[str, str | float] = {}
+    if not isinstance(op, Rnn):
+        named = zip(
+            ("gate", "candidate", "result"),
+            ("logistic", "tanh", "tanh"),
+            op.activations,
+            op.alphas,
+            op.betas,
+            strict=False,
+        )
+        for name, usual, function, alpha, beta in named:
+            if function != usual:
+                constants = {f"{name}_alpha": as_float32(alpha), f"{name}_beta": as_float32(beta)}
+                found |= {name: f"eltwise_{function}", **constants}
+    return found
 
 
 def _filled(channels: int) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from ...desc import Arg, Gru, Lstm, PrimitiveAttr, Rnn
 from ...engines.target import Target
@@ -10,7 +10,7 @@ from ...kernels.codes import CELLS, ELTWISE
 from ..program import LaunchArgument, Program
 from .attributes import refuse_attributes
 from .implementation import ReferenceImplementation
-from .tables import Tables
+from .tables import Tables, as_float32
 
 Op = TypeVar("Op", Rnn, Lstm, Gru)
 #: In the kernel's order.
@@ -18,6 +18,13 @@ _ARGUMENTS = (
     Arg.SRC, Arg.SRC_1, Arg.SRC_2, Arg.WEIGHTS, Arg.WEIGHTS_1, Arg.WEIGHTS_2, Arg.BIAS, Arg.DST, Arg.DST_1, Arg.DST_2,
 )  # fmt: skip
 _TYPES = ("f64", "f32", "f16", "bf16")
+
+
+class _Cell(NamedTuple):
+    """The codes of a cell and of its functions of gates, of what is proposed and of c in h; alpha and beta of each."""
+
+    codes: tuple[int, ...]
+    constants: tuple[float, ...]
 
 
 class ReferenceRecurrent(ReferenceImplementation[Op]):
@@ -44,25 +51,25 @@ class ReferenceRecurrent(ReferenceImplementation[Op]):
         steps, batch, _ = op.src_layer.dims
         # Results, then h, c and the reset state, four gates, and the input: all float64.
         part = 8 * (directions * steps * hidden + 7 * hidden + max(channels, hidden))
-        cell, activation, alpha = _cell(op)
+        cell: _Cell = _cell(op)
         backwards, concat = op.direction == "right2left", op.direction == "bidirectional_concat"
-        numbers: list[LaunchArgument] = [("i", number) for number in (cell, activation, int(backwards), int(concat))]
+        numbers: list[LaunchArgument] = [("i", number) for number in [*cell.codes, int(backwards), int(concat)]]
         args: tuple[LaunchArgument, ...] = (
             *records,
             *numbers,
             ("s", 0),
             ("i", part),
-            ("f", alpha),
-            ("f", float(op.clip)),
+            *(("f", number) for number in [*cell.constants, float(op.clip)]),
         )
         written = [(arg, described[arg]) for arg in op.outputs()]
         return tables.program("recurrent", args, batch, written, scratchpad=batch * part)
 
 
-def _cell(op: Rnn | Lstm | Gru) -> tuple[int, int, float]:
+def _cell(op: Rnn | Lstm | Gru) -> _Cell:
     if isinstance(op, Rnn):
-        return CELLS["rnn"], ELTWISE[op.activation], op.alpha
-    name = op.kind
-    if isinstance(op, Gru) and op.linear_before_reset:
-        name = "lbr_gru"
-    return CELLS[name], 0, 0.0
+        return _Cell((CELLS["rnn"], 0, ELTWISE[op.activation], 0), (0.0, 0.0, as_float32(op.alpha), 0.0, 0.0, 0.0))
+    name = "lbr_gru" if isinstance(op, Gru) and op.linear_before_reset else op.kind
+    functions = [ELTWISE[each] for each in op.activations]
+    constants = [as_float32(number) for both in zip(op.alphas, op.betas, strict=True) for number in both]
+    missing = 3 - len(functions)
+    return _Cell((CELLS[name], *functions, *[0] * missing), (*constants, *[0.0] * (2 * missing)))

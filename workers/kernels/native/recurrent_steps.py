@@ -17,9 +17,12 @@ from .vec import vadd, vfma
 
 
 def make(
-    isa: str, cell: int, activation: str, alpha: float, dtype: str = "f32", clip: float = 0.0, peepholes: bool = False
+    isa: str, cell: int, activation: str, alpha: float, dtype: str = "f32", clip: float = 0.0, peepholes: bool = False,
+    **functions: Any,
 ) -> tuple[Callable[..., None], Any]:  # fmt: skip
     """Return the kernel of a whole cell, or of both halves of a GRU's if ``cell`` is its first half.
+
+    ``functions`` are those of `recurrent_cell`.
 
     Arguments, of one type: addresses of W x + b (T, N, G, ``apart``), of the weights of h, and of those columns that the second
     half of a GRU reads; of room for N rows of U h, ``room`` bytes apart; of the first h (N, H), of h of all steps (T, N, H), of
@@ -29,8 +32,8 @@ def make(
     from 16 columns to the next; room; whether there is a first h, a first c, and that bias. One item of work is a sequence.
     """
     is_split = cell == GRU_GATES
-    whole, _ = make_cell(isa, cell, activation, alpha, dtype, asks=False, clip=clip, peepholes=peepholes)
-    second, _ = make_cell(isa, GRU_STATE, activation, alpha, dtype, asks=False, clip=clip)
+    whole, _ = make_cell(isa, cell, activation, alpha, dtype, asks=False, clip=clip, peepholes=peepholes, **functions)
+    second, _ = make_cell(isa, GRU_STATE, activation, alpha, dtype, asks=False, clip=clip, **functions)
     of = elements(dtype)
     size, fill, load, load_part, load_one, store = of.size, of.fill, of.load, of.load_part, of.load_one, of.store
     zero = of.real(0.0)

@@ -8,6 +8,7 @@ from typing import Any, Final
 from ...values import Value
 from ..call import NodeCall, Operator
 from ..tensors import Operand
+from .activations import Activation, activations_of
 from .uneven_sequences import are_uneven, run_uneven
 from .unrolled_lstm import unrolled_lstm
 
@@ -25,12 +26,27 @@ def recurrent(kind: str, order: Sequence[int], states: int, activations: Sequenc
         direction = call.text("direction", "forward")
         if direction not in _DIRECTIONS:
             raise call.malformed(f"unknown direction {direction!r}")
-        count, gates = 2 if direction == "bidirectional" else 1, len(order)
         if are_uneven(call):
-            return run_uneven(call, operator, kind)
-        if kind == "lstm" and is_special(call, [*activations] * count):
+            return run_uneven(call, operator, kind, activations)
+        if call.integer("input_forget", 0):
+            if kind != "lstm":
+                raise call.malformed("input_forget is for LSTM")
             return unrolled_lstm(call)
-        algorithm = _check(call, kind, count, activations)
+        functions = activations_of(call, activations, 2 if direction == "bidirectional" else 1)
+        if len(set(functions)) == 1:
+            return run(call, direction, functions[0])
+        parts = [
+            run(_of_direction(call, number), name, functions[number])
+            for number, name in enumerate(("forward", "reverse"))
+        ]
+        axes = (2, *[1] * states) if call.integer("layout", 0) else (1, *[0] * states)
+        return tuple(
+            call.math.concat(list(both), axis) for both, axis in zip(zip(*parts, strict=True), axes, strict=True)
+        )
+
+    def run(call: NodeCall, direction: str, functions: Sequence[Activation]) -> tuple[Operand, ...]:
+        """Run directions that have the same functions."""
+        count, gates = 2 if direction == "bidirectional" else 1, len(order)
         m, layout = call.math, call.integer("layout", 0)
         source, wide, deep = (call.real(index) for index in range(3))
         if len(source.shape) != 3 or len(wide.shape) != 3 or wide.shape[1] % gates:
@@ -56,8 +72,7 @@ def recurrent(kind: str, order: Sequence[int], states: int, activations: Sequenc
         if not clip >= 0:
             raise call.malformed(f"clip: expect 0 or more, got {clip}")
         options: dict[str, Any] = {"direction": _DIRECTIONS[direction], "clip": clip, "name": call.name}
-        if kind == "rnn":
-            options["activation"] = algorithm
+        options |= _vanilla(call, functions[0]) if kind == "rnn" else _gated(functions)
         reset = kind == "gru" and bool(call.integer("linear_before_reset", 0))
         if kind == "gru":
             options["linear_before_reset"] = reset
@@ -65,8 +80,8 @@ def recurrent(kind: str, order: Sequence[int], states: int, activations: Sequenc
             seen = m.reshape(call.real(7), (1, count, 3, hidden))
             options["weights_peephole"] = _reordered(call, seen, _PEEPHOLES, 2)
         bias = _bias(call, count, gates, hidden, order, reset)
-        run: Callable[..., tuple[Operand, ...]] = getattr(call.graph, kind)
-        found = run(m.value(source), weights(wide), weights(deep), bias, *initial, **options)
+        add: Callable[..., tuple[Operand, ...]] = getattr(call.graph, kind)
+        found = add(m.value(source), weights(wide), weights(deep), bias, *initial, **options)
         steps = source.shape[0]
         result = m.transpose(m.reshape(found[0], (steps, batch, count, hidden)), (0, 2, 1, 3))
         last = [m.reshape(each, (count, batch, hidden)) for each in found[1 : 1 + states]]
@@ -78,26 +93,34 @@ def recurrent(kind: str, order: Sequence[int], states: int, activations: Sequenc
     return operator
 
 
-def _check(call: NodeCall, kind: str, count: int, usual: Sequence[str]) -> str:
-    """Return the activation of a plain network. Raises UnsupportedNode for options that no operation here has."""
-    if call.integer("input_forget", 0):
-        raise call.unsupported("input_forget is not supported")
-    if "activation_alpha" in call.attrs or "activation_beta" in call.attrs:
-        raise call.unsupported("parameters of activations are not supported")
-    given = call.texts("activations", [*usual] * count)
-    chosen = {"Tanh": "tanh", "Relu": "relu", "Sigmoid": "logistic"}.get(given[0]) if given else None
-    if kind == "rnn" and chosen is not None and len(set(given)) == 1:
-        return chosen
-    if given != [*usual] * count:
-        raise call.unsupported(f"activations {', '.join(given)} are not supported")
-    return "tanh"
+def _vanilla(call: NodeCall, function: Activation) -> dict[str, Any]:
+    """Return the options of vanilla cells. Raises UnsupportedNode for functions that they have not."""
+    if function.name not in ("tanh", "relu", "logistic"):
+        raise call.unsupported(f"activation {function.given} is not supported")
+    return {"activation": function.name, "alpha": function.alpha}
 
 
-def is_special(call: NodeCall, usual: list[str]) -> bool:
-    """Return whether an LSTM has options that the operation of a graph has not."""
-    options = bool(call.integer("input_forget", 0))
-    plain = "activation_alpha" not in call.attrs and "activation_beta" not in call.attrs
-    return plain and (options or call.texts("activations", usual) != usual)
+def _gated(functions: Sequence[Activation]) -> dict[str, Any]:
+    """Return the options of cells with gates."""
+    return {
+        "activations": [each.name for each in functions],
+        "alphas": [each.alpha for each in functions],
+        "betas": [each.beta for each in functions],
+    }
+
+
+def _of_direction(call: NodeCall, number: int) -> NodeCall:
+    """Return a node with the operands of one direction."""
+    m, layout = call.math, call.integer("layout", 0)
+
+    def part(index: int) -> Operand | None:
+        found = call.optional(index)
+        axis = 1 if layout and index in (5, 6) else 0
+        return None if found is None else m.slice(found, [number], [number + 1], [axis], [1])
+
+    return call.with_operands(
+        call.operand(0), *[part(index) for index in (1, 2, 3)], None, *[part(i) for i in (5, 6, 7)]
+    )
 
 
 def has_peepholes(call: NodeCall) -> bool:

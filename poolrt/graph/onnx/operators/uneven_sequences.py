@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -12,6 +12,7 @@ from poolrt.cachestore.deferred_dataclass import replace
 from ...values import Value
 from ..call import NodeCall, Results
 from ..tensors import Operand, dtype_of, shape_of
+from .activations import activations_of, attributes_of
 
 _Operator: TypeAlias = "Callable[[NodeCall], Results]"
 #: What is added to a gate before its logistic function, so that this is 0 or 1; float16 holds it.
@@ -42,7 +43,9 @@ def reverse(call: NodeCall, source: Operand, lengths: Operand, time_axis: int, b
     return _Ends(call, lined, steps, time_axis, batch_axis).turn(source)
 
 
-def run_uneven(call: NodeCall, operator: _Operator, recurs: str) -> tuple[Operand | None, ...]:
+def run_uneven(
+    call: NodeCall, operator: _Operator, recurs: str, usual: Sequence[str]
+) -> tuple[Operand | None, ...]:  # fmt: skip
     """Return the results of a recurrent network: of each direction, computed for all elements, and cut at the ends.
 
     Backwards is forwards over reversed sequences. The last hidden states are those at the ends. The last cells of an LSTM are
@@ -55,9 +58,8 @@ def run_uneven(call: NodeCall, operator: _Operator, recurs: str) -> tuple[Operan
     backwards = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}[
         call.text("direction", "forward")
     ]
-    names = call.texts("activations", []) if "activations" in call.attrs else []
-    each = len(names) // len(backwards)
-    kept = {name: value for name, value in call.attrs.items() if name not in ("direction", "layout", "activations")}
+    functions = activations_of(call, usual, len(backwards))
+    kept = {name: value for name, value in call.attrs.items() if name not in ("direction", "layout")}
     found: list[list[Operand]] = []
     for number, is_backwards in enumerate(backwards):
         part = _Direction(call, number, turned)
@@ -65,10 +67,9 @@ def run_uneven(call: NodeCall, operator: _Operator, recurs: str) -> tuple[Operan
         states = [part.of(index) for index in (5, 6)]
         if recurs == "lstm" and 2 in call.outputs:
             operands[:2] = _with_kept_cells(call, ends, operands[0], operands[1])
-        own = [name.encode() for name in names[number * each : (number + 1) * each]]
         inner = replace(
             call.with_operands(*operands, None, *states, part.of(7)),
-            attrs={**kept, **({"activations": own} if own else {})},
+            attrs={**kept, **attributes_of(functions[number])},
         )
         results = operator(inner)
         whole = m.squeeze(_present(call, results, 0), (1,))
@@ -163,7 +164,7 @@ def _with_kept_cells(
     m = call.math
     if source is None or weights is None:
         raise call.malformed("weights are missing")
-    if "clip" in call.attrs or any(name != "Sigmoid" for name in call.texts("activations", [])[::3]):
+    if "clip" in call.attrs or any(name.lower() != "sigmoid" for name in call.texts("activations", [])[::3]):
         raise call.unsupported(
             "the last cells of sequences of different lengths, with clip or gates that are not logistic"
         )

@@ -381,9 +381,9 @@ REFUSED: list[tuple[Case, str]] = [
             {"x": (2, 1, 3)},
             {"w": array(1, 3, 3), "r": array(1, 3, 1)},
             clip=1.0,
-            activations=["Sigmoid", "Relu"],
+            activations=["Sigmoid", "ScaledTanh"],
         ),
-        "activations Sigmoid, Relu are not supported",
+        "activation ScaledTanh is not supported",
     ),
     (case("Dropout", MATRIX, {"r": np.array(0.5, np.float32), "t": np.array(True)}), "training_mode is true"),
 ]

@@ -98,6 +98,40 @@ def test_peepholes_are_seen_on_every_level(native: NativeRunner, isa: str, dtype
         compared(native, with_peepholes(numbers, dtype), target_of(isa), bound)
 
 
+#: None grows beyond 1.
+FUNCTIONS = {"activations": ("hardsigmoid", "clip", "softsign"), "alphas": (0.2, -0.8, 0.0), "betas": (0.5, 0.7, 0.0)}
+
+
+@pytest.mark.parametrize("kind", ["lstm", "gru", "lbr_gru"])
+def test_cells_have_the_functions_that_are_named(runner: Runner, kind: str) -> None:
+    count = 3 if kind == "lstm" else 2
+    chosen: Any = {name: values[:count] for name, values in FUNCTIONS.items()}
+    for numbers in (*NETWORKS, (7, 1, 19, 2, "bidirectional_sum", False, "any")):
+        op: Any = network(kind, *numbers)
+        compared(runner, dataclasses.replace(op, **chosen), runner.target)
+
+
+@pytest.mark.parametrize("kind", ["lstm", "gru", "lbr_gru"])
+@pytest.mark.one_in(2)
+def test_functions_are_those_of_float64(native: NativeRunner, isa: str, kind: str) -> None:
+    count = 3 if kind == "lstm" else 2
+    chosen: Any = {name: values[:count] for name, values in FUNCTIONS.items()}
+    for numbers in ((6, 1, 32, 1, "left2right", True, "any"), (4, 3, 130, 1, "bidirectional_concat", True, "any")):
+        op: Any = network(kind, *numbers, "f64")
+        compared(native, dataclasses.replace(op, **chosen), target_of(isa), 1e-13)
+
+
+def test_unknown_functions_and_other_numbers_of_them_are_refused() -> None:
+    op: Any = network("gru", *NETWORKS[0])
+    for changed, why in (
+        ({"activations": ("logistic",)}, "activations: expect 2, got 1"),
+        ({"activations": ("logistic", "heaviside")}, "activations: unknown 'heaviside'"),
+        ({"alphas": (0.1,)}, "alphas: expect 2, got 1"),
+    ):
+        with pytest.raises(ValueError, match=why):
+            dataclasses.replace(op, **changed)
+
+
 def test_peepholes_of_another_shape_are_refused() -> None:
     op = with_peepholes(NETWORKS[0])
     with pytest.raises(ValueError, match=r"weights_peephole: expect \(2, 2, 3, 32\), got \(2, 2, 4, 32\)"):

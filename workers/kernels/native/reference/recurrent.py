@@ -6,14 +6,13 @@ direction, the input and the states h and c of a step, the reset state of a GRU,
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
 from ...codes import CELLS
 from ..compiler import types
 from .data_types import load, store
-from .functions import eltwise, logistic
+from .functions import eltwise
 from .scalars import read_f64, write_f64
 from .tensor import at, base, dim, dtype
 
@@ -26,7 +25,8 @@ LBR_GRU = CELLS["lbr_gru"]
 def make(isa: str) -> tuple[Callable[..., None], Any]:
     """Return the kernel.
 
-    Its arguments: the arguments' records, then cell, activation, backwards, concat, scratch, part, alpha, clip, operands.
+    Its arguments: the arguments' records, then cell, the functions of gates, of what is proposed and of c in h, backwards,
+    concat, scratch, part, alpha and beta of each function, clip, operands. Vanilla cells have the second function alone.
 
     The records are those of src_layer, src_iter, src_iter_c, weights_layer, weights_iter, weights_peephole, bias, dst_layer,
     dst_iter, dst_iter_c, 0 if there is none. ``part`` is the size in bytes of a sequence's part of the scratchpad.
@@ -34,8 +34,9 @@ def make(isa: str) -> tuple[Callable[..., None], Any]:
 
     def recurrent(
         begin: int, end: int, src_layer: int, src_iter: int, src_iter_c: int, weights_layer: int, weights_iter: int,
-        peephole: int, bias: int, dst_layer: int, dst_iter: int, dst_iter_c: int, cell: int, activation: int,
-        backwards: int, concat: int, scratch: int, part: int, alpha: float, clip: float, operands: Any,
+        peephole: int, bias: int, dst_layer: int, dst_iter: int, dst_iter_c: int, cell: int, gate: int,
+        candidate: int, result: int, backwards: int, concat: int, scratch: int, part: int, gate_alpha: float,
+        gate_beta: float, alpha: float, beta: float, result_alpha: float, result_beta: float, clip: float, operands: Any,
     ) -> None:  # fmt: skip
         layers, directions = dim(weights_layer, 0), dim(weights_layer, 1)
         channels, hidden = dim(weights_layer, 2), dim(weights_layer, 4)
@@ -61,8 +62,8 @@ def make(isa: str) -> tuple[Callable[..., None], Any]:
                         else:
                             _copy(x, mine + 8 * step * hidden, hidden)
                         _cell(
-                            operands, weights_layer, weights_iter, peephole, bias, layer, direction, cell, activation, alpha,
-                            clip, x, h, c, reset, gates,
+                            operands, weights_layer, weights_iter, peephole, bias, layer, direction, cell, gate, candidate,
+                            result, gate_alpha, gate_beta, alpha, beta, result_alpha, result_beta, clip, x, h, c, reset, gates,
                         )  # fmt: skip
                         _copy(mine + 8 * step * hidden, h, hidden)
                     _end_state(operands, dst_iter, layer, direction, item, h, hidden)
@@ -79,12 +80,13 @@ def make(isa: str) -> tuple[Callable[..., None], Any]:
                             value += read_f64(results + 8 * ((direction * steps + step) * hidden + k))
                     store(target + at(dst_layer, 2, k), dtype(dst_layer), value)
 
-    return recurrent, types.void(*[types.int64] * 18, types.float64, types.float64, types.voidptr)
+    return recurrent, types.void(*[types.int64] * 20, *[types.float64] * 7, types.voidptr)
 
 
 def _cell(
     operands: Any, weights_layer: int, weights_iter: int, peephole: int, bias: int, layer: int, direction: int, cell: int,
-    activation: int, alpha: float, clip: float, x: int, h: int, c: int, reset: int, gates: int,
+    function: int, candidate: int, result: int, gate_alpha: float, gate_beta: float, alpha: float, beta: float,
+    result_alpha: float, result_beta: float, clip: float, x: int, h: int, c: int, reset: int, gates: int,
 ) -> None:  # fmt: skip
     """Advance the states h and c by one step."""
     hidden, count = dim(weights_layer, 4), dim(weights_layer, 3)
@@ -105,12 +107,10 @@ def _cell(
             # The output gate of an LSTM sees c after the step.
             if gate < 3:
                 value = _limited(value, clip)
-            if cell == VANILLA:
-                value = eltwise(activation, value, alpha, 0.0)
-            elif gate == 2:
-                value = math.tanh(value)
+            if cell == VANILLA or gate == 2:
+                value = eltwise(candidate, value, alpha, beta)
             elif gate < 3:
-                value = logistic(value)
+                value = eltwise(function, value, gate_alpha, gate_beta)
             write_f64(gates + 8 * (gate * hidden + k), value)
         if gru and gate == 1:
             for k in range(hidden):
@@ -124,7 +124,8 @@ def _cell(
             value = read_f64(gates + 8 * (3 * hidden + k))
             if peephole != 0:
                 value += _bias(operands, peephole, layer, direction, 2, k) * state
-            first = logistic(_limited(value, clip)) * math.tanh(state)
+            first = eltwise(function, _limited(value, clip), gate_alpha, gate_beta)
+            first *= eltwise(result, state, result_alpha, result_beta)
         elif gru:
             first = first * read_f64(h + 8 * k) + (1.0 - first) * read_f64(gates + 8 * (2 * hidden + k))
         write_f64(h + 8 * k, first)

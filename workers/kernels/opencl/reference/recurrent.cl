@@ -6,8 +6,8 @@
 typedef struct {
     tensor inputs, states, bias, peephole;
     long has_bias, has_peephole;
-    int cell, activation;
-    real alpha, clip;
+    int cell, gate, candidate, result;
+    real gate_alpha, gate_beta, alpha, beta, result_alpha, result_beta, clip;
 } network;
 
 typedef struct {
@@ -69,9 +69,8 @@ static void advance(const network *n, memory m, long layer, long direction)
                 continue;
             }
             value = limited(n, value);
-            value = n->cell == CELL_RNN ? eltwise_value(n->activation, value, n->alpha, 0)
-                    : gate == 2         ? tanh(value)
-                                        : logistic(value);
+            value = n->cell == CELL_RNN || gate == 2 ? eltwise_value(n->candidate, value, n->alpha, n->beta)
+                                                     : eltwise_value(n->gate, value, n->gate_alpha, n->gate_beta);
             m.gates[gate * hidden + k] = value;
         }
         for (long k = 0; gru && gate == 1 && k < hidden; ++k)
@@ -81,7 +80,9 @@ static void advance(const network *n, memory m, long layer, long direction)
         real first = m.gates[k];
         if (n->cell == CELL_LSTM) {
             m.c[k] = second[k] * m.c[k] + first * third[k];
-            first = logistic(limited(n, fourth[k] + seen(n, layer, direction, 2, k, m.c[k]))) * tanh(m.c[k]);
+            first = limited(n, fourth[k] + seen(n, layer, direction, 2, k, m.c[k]));
+            first = eltwise_value(n->gate, first, n->gate_alpha, n->gate_beta)
+                    * eltwise_value(n->result, m.c[k], n->result_alpha, n->result_beta);
         } else if (gru)
             first = first * m.h[k] + (1 - first) * third[k];
         m.h[k] = first;
@@ -112,13 +113,15 @@ static void end_state(__global const real *from, long hidden, tensor state, long
 
 __kernel void recurrent(PRIMITIVE, long src_layer, long src_iter, long src_iter_c, long weights_layer,
                         long weights_iter, long peephole, long bias, long dst_layer, long dst_iter, long dst_iter_c,
-                        long cell, long activation, long backwards, long concat, MEMORY(scratch), long part,
-                        FRACTION(alpha), FRACTION(clip) OPERANDS)
+                        long cell, long gate, long candidate, long result, long backwards, long concat,
+                        MEMORY(scratch), long part, FRACTION(gate_alpha), FRACTION(gate_beta), FRACTION(alpha),
+                        FRACTION(beta), FRACTION(result_alpha), FRACTION(result_beta), FRACTION(clip) OPERANDS)
 {
     BEGIN(item);
     tensor from = tensor_at(src_layer), to = tensor_at(dst_layer), weights = tensor_at(weights_layer);
     network n = {weights, tensor_at(weights_iter), tensor_at(bias), tensor_at(peephole), bias, peephole,
-                 (int)cell, (int)activation, fraction(alpha), fraction(clip)};
+                 (int)cell, (int)gate, (int)candidate, (int)result, fraction(gate_alpha), fraction(gate_beta),
+                 fraction(alpha), fraction(beta), fraction(result_alpha), fraction(result_beta), fraction(clip)};
     long layers = size_of(weights, 0), directions = size_of(weights, 1), channels = size_of(weights, 2);
     long hidden = size_of(weights, 4), steps = size_of(from, 0);
     __global real *results = (__global real *)(scratch_base + scratch_offset + item * part);

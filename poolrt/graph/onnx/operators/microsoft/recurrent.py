@@ -39,7 +39,7 @@ def dynamic_lstm(call: NodeCall) -> tuple[Operand | None, ...]:
         raise call.malformed(f"shapes {source}, {wide} and {deep} are not those of an LSTM")
     directions, hidden = wide[0], wide[2] // 4
     usual = _USUAL * directions
-    is_special = "clip" in call.attrs or recurrent.is_special(call, usual) or recurrent.has_peepholes(call)
+    is_special = "clip" in call.attrs or bool(call.integer("input_forget", 0)) or recurrent.has_peepholes(call)
     is_plain = not is_special and call.texts("activations", usual) == usual
     if call.graph.engine == "cpu" and is_plain and not call.integer("layout", 0):
         return _cells(call, directions, hidden)
