@@ -14,7 +14,7 @@ from .compiler import types
 from .compiler.language import intrinsic
 from .elements import elements, emit_load
 from .inside import load_inside
-from .vec import I32, I64, LANES, VI, Builder, Value, doubles, maximum, vector
+from .vec import I32, I64, LANES, VI, Builder, Value, doubles, lanes_below, maximum, vector
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +24,7 @@ class Columns:
     none: Any  #: (lanes) -> columns that are all these lanes
     take: Any  #: (columns, address) -> they combined with elements from an address on
     take_inside: Any  #: (columns, row, index, limit, other): the same from an index on, `other` outside of [0, limit)
+    hide: Any  #: (columns, count, other) -> `other` in place of the first `count` columns, at most 16
     join: Any  #: (columns, columns) -> both combined
     sort: Any  #: (columns in order) -> those whose numbers have the same remainder side by side
     along: Any  #: (sorted columns, those of the next windows) -> what each window sees of a row, combined
@@ -82,6 +83,14 @@ def make_columns(dtype: str, stride: int, window: int, takes_max: bool, vectors:
         return bundle(bundle, types.int64, types.int64, types.int64, lanes), emit
 
     @intrinsic
+    def hide(_: Any, columns: Any, few: types.Integer, other: Any) -> Any:
+        def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
+            first, *rest = parts(b, a[0])
+            return whole(b, [b.select(lanes_below(b, a[1]), a[2], first), *rest])
+
+        return bundle(bundle, types.int64, lanes), emit
+
+    @intrinsic
     def join(_: Any, columns: Any, others: Any) -> Any:
         def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
             return whole(b, [combine(b, x, y) for x, y in zip(parts(b, a[0]), parts(b, a[1]), strict=True)])
@@ -118,7 +127,7 @@ def make_columns(dtype: str, stride: int, window: int, takes_max: bool, vectors:
 
         return lanes(bundle), emit
 
-    return Columns(none, take, take_inside, join, sort, along, apart)
+    return Columns(none, take, take_inside, hide, join, sort, along, apart)
 
 
 def _sorted(b: Builder, values: list[Value]) -> list[Value]:

@@ -9,7 +9,7 @@ row of the destination.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -18,7 +18,10 @@ from .compiler.language import inlined
 from .elements import elements
 from .pooling import DIM, dimension, inside, make_slabs, next_row, row_of
 from .pooling_columns import Columns, make_columns
-from .vec import dcount_inside, vadd, vcount_inside, vdiv, vmax, vmul
+from .vec import dcount_inside, vadd, vcount_inside, vdiv, vfma, vmax, vmul, vneg
+
+#: ISA levels that multiply and add with a single rounding.
+_FUSED: Final = ("x86-64-v3", "x86-64-v4")
 
 
 def make(isa: str, algorithm: str, dtype: str, window: int, stride: int) -> tuple[Callable[..., None], Any]:
@@ -34,24 +37,35 @@ def make(isa: str, algorithm: str, dtype: str, window: int, stride: int) -> tupl
     count_inside = vcount_inside if real is np.float32 else dcount_inside
     slabs = make_slabs(counts_padding)
     columns: Columns = make_columns(dtype, stride, window, takes_max)
-    none, take, take_inside, join, sort, along = (
-        columns.none, columns.take, columns.take_inside, columns.join, columns.sort, columns.along
+    none, take, take_inside, hide, join, sort, along = (
+        columns.none, columns.take, columns.take_inside, columns.hide, columns.join, columns.sort, columns.along
     )  # fmt: skip
     #: Columns that are looked at together; whether windows see those of the next ones.
     reach, overlaps = 16 * stride, window > stride
+    fuses, least = isa in _FUSED, real(-np.finfo(real).max)
 
     @inlined
-    def look(line: int, down: int, rows: int, index: int, width: int, limit: int, nothing: Any) -> Any:
+    def look(
+        line: int, down: int, rows: int, index: int, width: int, origin: int, limit: int, nothing: Any
+    ) -> Any:  # fmt: skip
         """Return the combinations of the rows' columns from ``index`` on, ``nothing`` outside of the rows.
 
-        Columns that no window sees may be others, which are read up to the address ``limit``.
+        Columns that no window sees may be others, which are read up to the address ``limit``, and from ``origin`` on.
         """
         found = none(nothing)
         at = line
-        if index >= 0 and (index + reach <= width or line + (rows - 1) * down + size * (index + reach) <= limit):
-            for _ in range(rows):
-                found = take(found, at + size * index)
-                at += down
+        ends_inside = index + reach <= width or line + (rows - 1) * down + size * (index + reach) <= limit
+        if index > -16 and line + size * index >= origin and ends_inside:
+            at += size * index
+            # The most frequent number, written out.
+            if rows == 3:
+                found = take(take(take(found, at), at + down), at + 2 * down)
+            else:
+                for _ in range(rows):
+                    found = take(found, at)
+                    at += down
+            if index < 0:
+                found = hide(found, -index, nothing)
         else:
             for _ in range(rows):
                 found = take_inside(found, at, index, width, nothing)
@@ -60,12 +74,13 @@ def make(isa: str, algorithm: str, dtype: str, window: int, stride: int) -> tupl
 
     @inlined
     def look_deep(
-        line: int, behind: int, planes: int, down: int, rows: int, index: int, width: int, limit: int, nothing: Any
-    ) -> Any:
+        line: int, behind: int, planes: int, down: int, rows: int, index: int, width: int, origin: int, limit: int,
+        nothing: Any,
+    ) -> Any:  # fmt: skip
         """Return what `look` does, of the rows of some planes."""
-        found = look(line, down, rows, index, width, limit, nothing)
+        found = look(line, down, rows, index, width, origin, limit, nothing)
         for number in range(1, planes):
-            found = join(look(line + number * behind, down, rows, index, width, limit, nothing), found)
+            found = join(look(line + number * behind, down, rows, index, width, origin, limit, nothing), found)
         return found
 
     @inlined
@@ -75,6 +90,18 @@ def make(isa: str, algorithm: str, dtype: str, window: int, stride: int) -> tupl
         for column in range(index, index + window):
             inside_of_row = vadd(count_inside(column, stride, width), inside_of_row)
         return vmax(vmul(inside_of_row, fill(real(seen))), fill(real(1.0)))
+
+    @inlined
+    def divided(value: Any, divisor: Any, inverse: Any) -> Any:
+        """Return a quotient; ``inverse`` is that of 1."""
+        if fuses:
+            # What this leaves of the value corrects the last bit; of infinities it leaves NaN, and any number keeps them.
+            near = vmul(value, inverse)
+            left = vmax(vfma(vneg(near), divisor, value), fill(least))
+            found = vfma(left, inverse, near)
+        else:
+            found = vdiv(value, divisor)
+        return found
 
     def kernel(begin: int, end: int, src: int, dst: int, table: int) -> None:
         depth, out_depth, window_d, stride_d, step_d, left_d = dimension(table)
@@ -94,6 +121,8 @@ def make(isa: str, algorithm: str, dtype: str, window: int, stride: int) -> tupl
             limit = src + size * width * height * depth * (last_channel + 1)
         known = -1
         first_divisor, divisor_inside, last_divisor = nothing, nothing, nothing
+        first_inverse, inverse_inside, last_inverse = nothing, nothing, nothing
+        one = fill(real(1.0))
         channel, out_d, out_h = row_of(begin, out_depth, out_height)
         for item in range(begin, end):
             first_d = out_d * stride_d - left_d
@@ -109,28 +138,32 @@ def make(isa: str, algorithm: str, dtype: str, window: int, stride: int) -> tupl
                 if seen != known:
                     known = seen
                     divisor_inside = divisor(0, reach + window, seen)
+                    inverse_inside = vdiv(one, divisor_inside)
                     if not counts_padding:
                         first_divisor, last_divisor = divisor(-left_w, width, seen), divisor(final, width, seen)
+                        first_inverse, last_inverse = vdiv(one, first_divisor), vdiv(one, last_divisor)
             plane = (channel * depth + first_d + from_d * step_d) * height + first_h + from_h * step_h
             line = src + size * width * plane
             target = dst + size * item * out_width
             # What is behind a row is stored later, unless it is another range's.
             last = dst + size * (end * out_width - 16)
             index = -left_w
-            ahead = look_deep(line, behind, to_d - from_d, down, rows, index, width, limit, nothing)
+            ahead = look_deep(line, behind, to_d - from_d, down, rows, index, width, src, limit, nothing)
             for w in range(0, out_width, 16):
                 here = ahead
                 ahead = none(nothing)
                 if index + reach < stop:
-                    ahead = look_deep(line, behind, to_d - from_d, down, rows, index + reach, width, limit, nothing)
+                    ahead = look_deep(
+                        line, behind, to_d - from_d, down, rows, index + reach, width, src, limit, nothing
+                    )
                 value = along(here, ahead)
                 if not takes_max:
                     if counts_padding or (index >= 0 and index + 15 * stride + window <= width):
-                        value = vdiv(value, divisor_inside)
+                        value = divided(value, divisor_inside, inverse_inside)
                     elif w == 0:
-                        value = vdiv(value, first_divisor)
+                        value = divided(value, first_divisor, first_inverse)
                     elif index == final:
-                        value = vdiv(value, last_divisor)
+                        value = divided(value, last_divisor, last_inverse)
                     else:
                         value = vdiv(value, divisor(index, width, seen))
                 if w + 16 <= out_width or target <= last:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from poolrt.workers.desc import Arg, MemoryDesc, Pooling, PrimitiveAttr
 from poolrt.workers.engines.target import cpu_target
@@ -322,6 +323,36 @@ def test_few_columns_that_move_by_two_to_four(algorithm: str, dtype: str, isa: s
             np.testing.assert_array_equal(got, np.rint(want), f"{op}")
         else:
             np.testing.assert_allclose(got.astype(np.float64), want, 5e-4 if dtype == "f16" else 2e-7, err_msg=f"{op}")
+
+
+@pytest.mark.parametrize("algorithm", ["avg_include_padding", "avg_exclude_padding"])
+def test_averages_of_columns_that_move_by_two_to_four_are_rounded_once(
+    algorithm: str, isa: str, native: NativeRunner
+) -> None:
+    rng = np.random.default_rng()
+    for stride, (rows, columns), (height, width) in (
+        (2, (3, 3), (13, 112)), (2, (3, 3), (8, 33)), (2, (5, 4), (9, 70)), (3, (2, 5), (9, 50)), (4, (3, 7), (11, 130)),
+    ):  # fmt: skip
+        out = tuple((size + 1) // stride for size in (height, width))
+        pad = tuple(
+            max(0, (n - 1) * stride + k - 1 - size)
+            for n, k, size in zip(out, (rows, columns), (height, width), strict=True)
+        )
+        src, dst = MemoryDesc((2, 3, height, width), "f32"), MemoryDesc((2, 3, *out), "f32")
+        op = Pooling(src, dst, algorithm, (rows, columns), (stride, stride), (0, 0), (1, 1), pad)
+        pd = primitive_desc(op, PrimitiveAttr(), target_of(isa))
+        # Sums are exact.
+        values = rng.integers(-(1 << 18), 1 << 18, src.dims).astype(np.float32)
+        args: dict[int, NDArray[np.float32]] = {Arg.SRC: values}
+        np.testing.assert_array_equal(
+            native.results(pd, args)[Arg.DST], results(op, PrimitiveAttr(), args)[Arg.DST].astype(np.float32)
+        )
+        values[rng.random(src.dims) < 0.01] = np.inf
+        values[rng.random(src.dims) < 0.01] = -np.inf
+        values[rng.random(src.dims) < 0.005] = np.nan
+        with np.errstate(invalid="ignore"):
+            wanted = results(op, PrimitiveAttr(), args)[Arg.DST].astype(np.float32)
+        np.testing.assert_array_equal(native.results(pd, args)[Arg.DST], wanted)
 
 
 @pytest.mark.parametrize("algorithm", ["max", "avg_include_padding", "avg_exclude_padding"])
