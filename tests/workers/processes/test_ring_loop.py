@@ -307,7 +307,7 @@ def test_the_loop_finds_entries_without_a_bell_for_some_time_after_a_client_has_
     thread = threading.Thread(target=worker.rings.wait)
     thread.start()
     for _ in range(5):
-        _wait_until(lambda: words[WORKER_SLEEPS] and not words[WORKER_SLEEPS] % 2)  # it looks no more
+        _wait_until(lambda: _looks_no_more(words[WORKER_SLEEPS]))
         words[CLIENT_DEFERS] += 1
         worker.client.append(_MODEL, [0], [128])
         worker.client.note_rung(worker.client.must_ring())
@@ -339,7 +339,7 @@ def test_the_loop_sleeps_away_from_a_client_that_defers_bells(worker: _Worker) -
         return words[WORKER_SLEEPS] % 2 == 1 and set_of_thread() == whole - {processor}
 
     for number, left_out in enumerate((client, max(whole) + 1, client, 2**32 - 1, -1), 1):
-        _wait_until(lambda: words[WORKER_SLEEPS] and not words[WORKER_SLEEPS] % 2)  # it looks no more
+        _wait_until(lambda: _looks_no_more(words[WORKER_SLEEPS]))
         assert set_of_thread() == whole
         words[CLIENT_DEFERS] = (left_out + 1 & 0xFFFFFFFF) << 32 | number
         worker.client.append(_MODEL, [0], [128])
@@ -349,6 +349,11 @@ def test_the_loop_sleeps_away_from_a_client_that_defers_bells(worker: _Worker) -
     worker.coordinator.send([1])
     thread.join(20)
     assert not thread.is_alive()
+
+
+def _looks_no_more(sleeps: int) -> bool:
+    """Return what a number of sleeps says, which is 0 between two: a loop that looks by itself has an odd one."""
+    return sleeps > 0 and sleeps % 2 == 0
 
 
 def _wait_until(holds: Callable[[], object]) -> None:
