@@ -16,13 +16,11 @@ from .compiler import types
 from .compiler.language import intrinsic
 from .elements import masked_load
 from .first_lanes import masked_store
-from .vec import F32, F64, I1, I8, LANES, Builder, Value, call, isa_of, lanes_below, pointer, splat
+from .vec import F32, F64, FUSES, I1, I8, LANES, Builder, Value, call, isa_of, lanes_below, pointer, splat
 
 #: Function -> LLVM's predicate of a comparison.
 _COMPARISONS: Final = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<", "eq": "==", "ne": "!="}
 _LOGIC: Final = ("and", "or", "xor")
-#: Levels with fused products.
-_FUSED: Final = ("x86-64-v3", "x86-64-v4")
 #: Kind of floats of 16 bits -> the bits of infinity, and those of 1.
 _NARROW: Final = {"f16": (0x7C00, 0x3C00), "b16": (0x7F80, 0x3F80)}
 
@@ -207,7 +205,7 @@ def _float_rest(b: Builder, x: Value, y: Value) -> Value:
     exact: a fused product needs no room, and f32 times a quotient of 29 bits fits float64.
     """
     lanes = x.type.count if isinstance(x.type, ir.VectorType) else 1
-    kind, fused = x.type.element if lanes > 1 else x.type, isa_of(b) in _FUSED
+    kind, fused = x.type.element if lanes > 1 else x.type, isa_of(b) in FUSES
     if kind == F64:
         return _rest_below(b, x, y, 52, True, _library_rest) if fused else b.frem(x, y)
 
@@ -305,7 +303,7 @@ def _long_quotient(b: Builder, signed: bool, x: Value, y: Value) -> Value:
     1.5 * 2**52, a whole number is in the low bits of a float.
     """
     divide = b.sdiv if signed else b.udiv
-    if isa_of(b) not in _FUSED:
+    if isa_of(b) not in FUSES:
         return divide(x, y)
     lanes = x.type.count
     wide, low = _wide(F64, lanes), _same(x.type, 1 << 51)

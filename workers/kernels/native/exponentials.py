@@ -8,6 +8,7 @@ from typing import Final
 import llvmlite.ir as ir
 
 from .vec import (
+    FUSES,
     I16,
     I32,
     I64,
@@ -77,7 +78,7 @@ def emit_exp_below(b: Builder, x: Value, limited: bool = True, denormal: bool = 
     above -170. On levels without FMA it is `emit_exp`.
     """
     level = isa_of(b)
-    if x.type == VD or level not in ("x86-64-v3", "x86-64-v4"):
+    if x.type == VD or level not in FUSES:
         return emit_exp(b, x, limited)
     # Not "at least": what is no number remains. The power is any number for an argument below the range.
     lowest = -104.0 if denormal else -87.3

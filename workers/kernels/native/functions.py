@@ -21,6 +21,7 @@ from .power import emit_power
 from .sines import each, emit_sine, emit_tangent
 from .vec import (
     F32,
+    FUSES,
     I32,
     VD,
     Builder,
@@ -151,7 +152,7 @@ def _gelu_tanh(b: Builder, x: Value, alpha: Value, beta: Value) -> Value:
     z = b.fmul(size, inner)
     lost = product_error(b, size, inner, z)
     lost = fma(b, b.fmul(size, cubic), product_error(b, size, size, square), lost)
-    if isa_of(b) not in ("x86-64-v3", "x86-64-v4"):  # without FMA, the product in the inner sum is rounded, too
+    if isa_of(b) not in FUSES:  # without FMA, the product in the inner sum is rounded, too
         lost = fma(b, size, product_error(b, cubic, square, b.fmul(cubic, square)), lost)
     e = emit_exp_below(b, z, denormal=True, short=True)
     e = fma(b, e, lost, e)

@@ -9,7 +9,7 @@ row of the destination.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
@@ -18,10 +18,7 @@ from .compiler.language import inlined
 from .elements import elements
 from .pooling import DIM, dimension, inside, make_slabs, next_row, row_of
 from .pooling_columns import Columns, make_columns
-from .vec import dcount_inside, vadd, vcount_inside, vdiv, vfma, vmax, vmul, vneg
-
-#: ISA levels that multiply and add with a single rounding.
-_FUSED: Final = ("x86-64-v3", "x86-64-v4")
+from .vec import FUSES, dcount_inside, vadd, vcount_inside, vdiv, vfma, vmax, vmul, vneg
 
 
 def make(isa: str, algorithm: str, dtype: str, window: int, stride: int) -> tuple[Callable[..., None], Any]:
@@ -42,7 +39,7 @@ def make(isa: str, algorithm: str, dtype: str, window: int, stride: int) -> tupl
     )  # fmt: skip
     #: Columns that are looked at together; whether windows see those of the next ones.
     reach, overlaps = 16 * stride, window > stride
-    fuses, least = isa in _FUSED, real(-np.finfo(real).max)
+    fuses, least = isa in FUSES, real(-np.finfo(real).max)
 
     @inlined
     def look(
@@ -93,7 +90,7 @@ def make(isa: str, algorithm: str, dtype: str, window: int, stride: int) -> tupl
 
     @inlined
     def divided(value: Any, divisor: Any, inverse: Any) -> Any:
-        """Return a quotient; ``inverse`` is that of 1."""
+        """Return a quotient, of products if that is as exact (Markstein); ``inverse`` is that of 1."""
         if fuses:
             # What this leaves of the value corrects the last bit; of infinities it leaves NaN, and any number keeps them.
             near = vmul(value, inverse)

@@ -10,6 +10,7 @@ import llvmlite.ir as ir
 from .double_power import emit_double_power
 from .sines import each
 from .vec import (
+    FUSES,
     I16,
     I32,
     I64,
@@ -44,8 +45,6 @@ _FORMATS: Final = (
     (VI, 3.4028234663852886e38, 0x7F800000, 1 << 31),
     (ir.VectorType(I64, LANES), 1e300, 0x7FF << 52, 1 << 63),
 )
-#: Levels with fused products.
-_FUSED: Final = ("x86-64-v3", "x86-64-v4")
 #: The operand of AVX-512 instructions that rounds as the processor is set.
 _ROUND_AS_SET: Final = 4
 
@@ -57,7 +56,7 @@ def emit_power(b: Builder, x: Value, y: Value, factor: Value) -> Value:
     level without FMA the power is the C library's.
     """
     kind = x.type
-    if kind == VD and isa_of(b) not in _FUSED:
+    if kind == VD and isa_of(b) not in FUSES:
         return b.fmul(factor, each(b, "pow", x, y))
     zero, one = constant(0.0, kind), constant(1.0, kind)
     whole, largest, infinity_bits, sign_bit = _FORMATS[kind == VD]

@@ -16,6 +16,7 @@ from .integer_dot import register_bits
 from .integer_tile import PAIRED, SIZES, load_float, narrowed, narrowed_with, packed_pair, store_lanes
 from .integers import load_s8, load_s32, load_u8
 from .vec import (
+    FUSES,
     I1,
     I8,
     I64,
@@ -39,8 +40,6 @@ CHUNK: Final = 4096
 _RANGES: Final = {
     "u8": (0.0, 255.0), "s8": (-128.0, 127.0), "u16": (0.0, 65535.0), "s16": (-32768.0, 32767.0), "f32": (-np.inf, np.inf),
 }  # fmt: skip
-#: Levels with a fused multiplication and addition, which makes quotients of products.
-_FUSES: Final = ("x86-64-v3", "x86-64-v4")
 #: Divisors from here to the inverse have quotients by products, which neither overflow nor lose bits.
 _LEAST_DIVISOR: Final = np.float32(2.0**-60)
 #: Quotients up to this size are exact; larger ones are beyond every range.
@@ -278,7 +277,7 @@ def _make_convert(
 
 def _quotient(b: Builder, isa: str, value: Value, divisor: Value, reciprocal: Value, is_simple: Value) -> Value:
     """Return value / divisor, of products if that is as exact (Markstein), which take half of a division's time."""
-    if isa not in _FUSES:
+    if isa not in FUSES:
         return b.fdiv(value, divisor)
 
     def product() -> Value:

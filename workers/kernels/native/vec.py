@@ -21,6 +21,8 @@ from .compiler.language import intrinsic
 LANES: Final = 16
 #: Bytes of one vector.
 WIDTH: Final = 4 * LANES
+#: ISA levels that multiply and add with one rounding.
+FUSES: Final = ("x86-64-v3", "x86-64-v4")
 
 I1: Final = ir.IntType(1)
 I8: Final = ir.IntType(8)
@@ -98,7 +100,7 @@ def product_error(builder: Builder, a: Value, b: Value, product: Value) -> Value
 
     Limitation: of float64 it is 0 on levels without FMA.
     """
-    if a.type == VD or isa_of(builder) in ("x86-64-v3", "x86-64-v4"):
+    if a.type == VD or isa_of(builder) in FUSES:
         return fma(builder, a, b, builder.fneg(product))
     wide = builder.fmul(*(builder.fpext(value, VD) for value in (a, b)))
     return builder.fptrunc(builder.fsub(wide, builder.fpext(product, VD)), VF)
