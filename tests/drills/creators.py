@@ -10,7 +10,7 @@ from poolrt.cachestore import CacheStore
 
 from ..cachestore.waiting import await_all_at
 from .actor import key_of
-from .stage import AFTER_LEASE_S, CALL_S, Stage
+from .stage import AFTER_LEASE_S, CALL_S, LASTING_S, Stage
 from .swarm import Swarm
 
 
@@ -19,7 +19,7 @@ def no_fault(stage: Stage) -> None:
     scale = stage.scale
     server = stage.server()
     for number in range(scale.rounds):
-        options = stage.options(server.url, f"home{number}", namespace=f"drill{number}")
+        options = stage.options(server.url, f"home{number}", namespace=f"drill{number}", lease_s=LASTING_S)
         swarm = stage.swarm(f"swarm{number}")
         actors = stage.crowd(swarm, options, shuffled=number % 2 == 1)
         swarm.go()
@@ -39,7 +39,7 @@ def no_fault(stage: Stage) -> None:
 
 def kill_creators(stage: Stage) -> None:
     """Kill (-9) creators at work; their neighbours see at once that they are dead."""
-    _kill(stage, lease_s=60.0, longest_s=CALL_S, elsewhere=False)
+    _kill(stage, lease_s=LASTING_S, longest_s=CALL_S, elsewhere=False)
 
 
 def kill_creators_elsewhere(stage: Stage) -> None:
@@ -132,7 +132,7 @@ def hang(stage: Stage) -> None:
 def error(stage: Stage) -> None:
     """A creator fails: all waiting processes get its error, and the next caller tries again, once."""
     server = stage.server()
-    options = stage.options(server.url)
+    options = stage.options(server.url, lease_s=LASTING_S)
     swarm = stage.swarm()
     expected = {
         "error": "CreationFailed",
@@ -168,7 +168,7 @@ def clear_meanwhile(stage: Stage) -> None:
     """`clear` while creators are at work: they get their results, which are not kept, and one waiter creates again."""
     scale = stage.scale
     server = stage.server()
-    options = stage.options(server.url)
+    options = stage.options(server.url, lease_s=LASTING_S)
     swarm = stage.swarm()
     shared = 1000
     cleared = stage.folder / "cleared"
@@ -198,7 +198,7 @@ def fork_meanwhile(stage: Stage) -> None:
     """A creator forks in the middle of its creation; the child uses the store too, and outlives it."""
     scale = stage.scale
     server = stage.server()
-    options = stage.options(server.url)
+    options = stage.options(server.url, lease_s=LASTING_S)
     swarm = stage.swarm()
     forks = tuple(_some_keys(stage))
     actors = stage.crowd(swarm, options, forks=forks)

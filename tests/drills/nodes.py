@@ -11,7 +11,7 @@ from typing import Final
 from poolrt.cachestore import CacheStore
 
 from .actor import key_of
-from .stage import AFTER_LEASE_S, CALL_S, NAMESPACE, DrillSkipped, Stage
+from .stage import AFTER_LEASE_S, CALL_S, LASTING_S, NAMESPACE, DrillSkipped, Stage
 
 #: A step of a clock, in seconds.
 _STEP_S: Final = 3600
@@ -25,7 +25,7 @@ def full_disk(stage: Stage) -> None:
     scale = stage.scale
     size = max(scale.size, 50_000)
     server = stage.server()
-    options = stage.options(server.url)
+    options = stage.options(server.url, lease_s=LASTING_S)
     full = _mount_small(stage, Path(options["home"]))
     # Where nothing can be mounted, the kernel refuses long files instead.
     limit = 0 if full else size // 2
@@ -54,7 +54,7 @@ def full_disk(stage: Stage) -> None:
 def key_file(stage: Stage) -> None:
     """A signing key that group or others can read: every call that needs it is refused, and nothing is created."""
     server = stage.server()
-    options = stage.options(server.url)
+    options = stage.options(server.url, lease_s=LASTING_S)
     path = Path(options["key_file"])
     swarm = stage.swarm()
     for mode in (0o640, 0o604, 0o666):

@@ -15,7 +15,7 @@ from ..cachestore.names import write_key
 from ..cachestore.server import RedisServer
 from .actor import NAME_SIZE, Call, body_of, key_of
 from .ports import Port
-from .stage import AFTER_LEASE_S, BACK_S, CALL_S, Stage
+from .stage import AFTER_LEASE_S, BACK_S, CALL_S, LASTING_S, Stage
 from .swarm import Swarm
 
 #: One creation in ten may be made twice when Redis fails in the middle.
@@ -123,7 +123,7 @@ def full(stage: Stage) -> None:
     swarm = stage.swarm()
     half = stage.scale.processes // 2
     for home, processes in (("home", half), ("another", stage.scale.processes - half)):
-        there = stage.options(server.url, home)
+        there = stage.options(server.url, home, lease_s=LASTING_S)
         stage.crowd(swarm, there, processes=processes, keys=list(range(keys)), size=size)
     swarm.go()
     swarm.join()
@@ -192,7 +192,7 @@ def tampered(stage: Stage) -> None:
             forger.get_or_create(key_of(number), lambda: b"\0" * scale.size)
             blob = next((stage.folder / "forger").glob(f"*/entries/*/{digest}")).read_bytes()
             client.set(stage.schema.value(digest), blob)
-    options = stage.options(server.url)
+    options = stage.options(server.url, lease_s=LASTING_S)
     swarm = stage.swarm()
     actors = stage.crowd(swarm, options, shuffled=True)
     swarm.go()

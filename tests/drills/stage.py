@@ -38,6 +38,8 @@ CALL_S: Final = 1.2
 BACK_S: Final = 5.0
 #: Beyond a lease, in seconds, that a waiter may wait for a silent creator.
 AFTER_LEASE_S: Final = 1.0
+#: A lease, in seconds, that no pause of the machine outlasts: where it is taken over, its holder is dead.
+LASTING_S: Final = 60.0
 NAMESPACE: Final = "drill"
 #: Time, in seconds, for which other work on the machine can keep Redis from answering in time, and the counters that rise
 #: then without a failure.
