@@ -9,6 +9,8 @@ from ...values import Value
 from ..call import NodeCall, Operator
 from ..tensors import Operand
 from .activations import Activation, activations_of
+from .coupled_gates import can_couple, with_forget_gates
+from .directions import of_direction
 from .uneven_sequences import are_uneven, run_uneven
 from .unrolled_lstm import unrolled_lstm
 
@@ -28,16 +30,17 @@ def recurrent(kind: str, order: Sequence[int], states: int, activations: Sequenc
             raise call.malformed(f"unknown direction {direction!r}")
         if are_uneven(call):
             return run_uneven(call, operator, kind, activations)
+        functions = activations_of(call, activations, 2 if direction == "bidirectional" else 1)
         if call.integer("input_forget", 0):
             if kind != "lstm":
                 raise call.malformed("input_forget is for LSTM")
-            return unrolled_lstm(call)
-        functions = activations_of(call, activations, 2 if direction == "bidirectional" else 1)
+            if not all(map(can_couple, functions)):
+                return unrolled_lstm(call)
+            call = with_forget_gates(call)
         if len(set(functions)) == 1:
             return run(call, direction, functions[0])
         parts = [
-            run(_of_direction(call, number), name, functions[number])
-            for number, name in enumerate(("forward", "reverse"))
+            run(_apart(call, number), name, functions[number]) for number, name in enumerate(("forward", "reverse"))
         ]
         axes = (2, *[1] * states) if call.integer("layout", 0) else (1, *[0] * states)
         return tuple(
@@ -109,18 +112,14 @@ def _gated(functions: Sequence[Activation]) -> dict[str, Any]:
     }
 
 
-def _of_direction(call: NodeCall, number: int) -> NodeCall:
+def _apart(call: NodeCall, number: int) -> NodeCall:
     """Return a node with the operands of one direction."""
-    m, layout = call.math, call.integer("layout", 0)
-
-    def part(index: int) -> Operand | None:
-        found = call.optional(index)
-        axis = 1 if layout and index in (5, 6) else 0
-        return None if found is None else m.slice(found, [number], [number + 1], [axis], [1])
-
-    return call.with_operands(
-        call.operand(0), *[part(index) for index in (1, 2, 3)], None, *[part(i) for i in (5, 6, 7)]
+    of_states = 1 if call.integer("layout", 0) else 0
+    weights, states = (
+        [of_direction(call, index, number, axis) for index in indices]
+        for indices, axis in (((1, 2, 3), 0), ((5, 6), of_states))
     )
+    return call.with_operands(call.operand(0), *weights, None, *states, of_direction(call, 7, number))
 
 
 def has_peepholes(call: NodeCall) -> bool:

@@ -13,6 +13,7 @@ from ...values import Value
 from ..call import NodeCall, Results
 from ..tensors import Operand, dtype_of, shape_of
 from .activations import activations_of, attributes_of
+from .directions import of_direction
 
 _Operator: TypeAlias = "Callable[[NodeCall], Results]"
 #: What is added to a gate before its logistic function, so that this is 0 or 1; float16 holds it.
@@ -94,12 +95,9 @@ class _Direction:
 
     def of(self, index: int) -> Operand | None:
         """Return weights, or a state with its directions first."""
-        found, m = self._call.optional(index), self._call.math
-        if found is None:
-            return None
-        if index in (5, 6) and self._turned:
-            found = m.transpose(found, (1, 0, 2))
-        return m.slice(found, [self._number], [self._number + 1], [0], [1])
+        turned = index in (5, 6) and self._turned
+        found = of_direction(self._call, index, self._number, 1 if turned else 0)
+        return self._call.math.transpose(found, (1, 0, 2)) if turned and found is not None else found
 
 
 class _Ends:

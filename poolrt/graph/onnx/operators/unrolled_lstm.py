@@ -9,6 +9,7 @@ import numpy as np
 
 from ..call import NodeCall
 from ..tensors import Operand, Tensors, shape_of
+from .directions import of_direction
 
 _Function: TypeAlias = "Callable[[Tensors, Operand], Operand]"
 Product: TypeAlias = "Callable[[Operand], Operand]"
@@ -27,7 +28,7 @@ _FUNCTIONS: Final[dict[str, _Function]] = {
 
 
 def unrolled_lstm(call: NodeCall) -> tuple[Operand | None, ...]:
-    """Compute ``input_forget`` and any of three activations; sequences have one length."""
+    """Compute ``input_forget`` with gates of any of three activations; sequences have one length."""
     m = call.math
     directions, gates, _ = shape_of(call.real(1))
 
@@ -55,7 +56,7 @@ def unroll(call: NodeCall, directions: int, hidden: int, products: Products) -> 
     source = m.transpose(source, (1, 0, 2)) if turned else source
     steps, batch, _ = shape_of(source)
     if steps > MOST_STEPS:
-        raise call.unsupported(f"input_forget or other activations of {steps} elements; at most {MOST_STEPS}")
+        raise call.unsupported(f"input_forget with such activations on {steps} elements; at most {MOST_STEPS}")
     names = call.texts("activations", ["Sigmoid", "Tanh", "Tanh"] * directions)
     if len(names) != 3 * directions or not set(names) <= _FUNCTIONS.keys():
         raise call.unsupported(f"activations {', '.join(names)} are not supported")
@@ -68,15 +69,15 @@ def unroll(call: NodeCall, directions: int, hidden: int, products: Products) -> 
     for number in range(directions):
 
         def part(index: int, number: int = number) -> Operand | None:
-            found = call.optional(index)
-            return None if found is None else m.squeeze(m.slice(found, [number], [number + 1], [0], [1]), (0,))
+            found = of_direction(call, index, number)
+            return None if found is None else m.squeeze(found, (0,))
 
         def state(index: int, number: int = number) -> Operand:
-            found = call.optional(index)
+            axis = 1 if turned else 0
+            found = of_direction(call, index, number, axis)
             if found is None:
                 return m.expand(m.reshape(m.number(0, source), (1, 1)), (batch, hidden))
-            axis = 1 if turned else 0
-            return m.squeeze(m.slice(found, [number], [number + 1], [axis], [1]), (axis,))
+            return m.squeeze(found, (axis,))
 
         bias, peepholes = part(3), part(7)
         inputs = products(1, number)(source)

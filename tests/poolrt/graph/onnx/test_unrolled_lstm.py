@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
 from poolrt import load_onnx
+from poolrt.graph.passes import optimize
 from tests.poolrt.graph.interpreter import run_wire
 
 Array = NDArray[Any]
@@ -21,6 +22,7 @@ FUNCTIONS: dict[str, Callable[[Array], Array]] = {
     "Sigmoid": lambda x: 1 / (1 + np.exp(-x)),
     "Tanh": np.tanh,
     "Relu": lambda x: np.maximum(x, 0),
+    "HardSigmoid": lambda x: np.clip(0.2 * x + 0.5, 0, 1),
 }
 
 
@@ -82,7 +84,9 @@ def model_of(given: dict[str, Array], direction: str, attributes: dict[str, Any]
 OPTIONS = [
     ({"clip": 0.6}, ()), ({"clip": 0.6}, ("p", "b")), ({}, ("p", "h", "c")), ({"input_forget": 1}, ("b", "h", "c")),
     ({"input_forget": 1, "clip": 0.5}, ("p", "b", "h")), ({"activations": ["Sigmoid", "Relu", "Tanh"]}, ("b", "c")),
-    ({"activations": ["Tanh", "Sigmoid", "Relu"]}, ("p", "b", "h", "c")),
+    ({"activations": ["Tanh", "Sigmoid", "Relu"]}, ("p", "b", "h", "c")), ({"input_forget": 1}, ("p", "c")),
+    ({"input_forget": 1, "activations": ["HardSigmoid", "Tanh", "Tanh"]}, ("p", "b", "c")),
+    ({"input_forget": 1, "activations": ["Tanh", "Relu", "Sigmoid"]}, ("p", "b", "c")),
 ]  # fmt: skip
 
 
@@ -102,8 +106,8 @@ def test_cells_with_options_compute_the_definition(case: tuple[dict[str, Any], t
 
 
 def test_a_step_is_few_operations_on_all_gates() -> None:
-    others = {"activations": ["Sigmoid", "Relu", "Tanh"]}
-    for attributes, some, most in (({"clip": 0.6, "input_forget": 1}, (), 9), (others, ("p",), 12)):
+    others = {"activations": ["Tanh", "Relu", "Tanh"], "input_forget": 1}
+    for attributes, some, most in (({**others, "clip": 0.6}, (), 9), (others, ("p",), 13)):
         counts = [
             len([n for n in load_onnx(model_of(drawn(1, steps, 2, 1, 5, some), "forward", attributes)).to_wire()[0]["nodes"]
                  if n[0] in ("matmul", "binary", "eltwise")])
@@ -112,9 +116,10 @@ def test_a_step_is_few_operations_on_all_gates() -> None:
         assert counts[1] - counts[0] <= 10 * most
 
 
-def test_peepholes_are_an_operand_of_the_operation() -> None:
-    for attributes in ({}, {"clip": 0.6}):
-        graph = load_onnx(model_of(drawn(1, 20, 2, 1, 5, ("p", "b")), "forward", attributes))
-        kinds = [node[0] for node in graph.to_wire()[0]["nodes"]]
+def test_peepholes_and_coupled_gates_are_operands_of_the_operation() -> None:
+    hard = {"activations": ["HardSigmoid", "Relu", "Tanh"]}
+    for attributes in ({}, {"clip": 0.6}, {"input_forget": 1}, {"input_forget": 1, **hard}):
+        graph = load_onnx(model_of(drawn(1, 600, 2, 1, 5, ("p", "b")), "forward", attributes))
+        kinds = [node.kind for node in optimize(graph.to_ir()).nodes]
         assert kinds.count("lstm") == 1
         assert not {"matmul", "binary", "eltwise"} & {*kinds}

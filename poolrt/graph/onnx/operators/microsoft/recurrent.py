@@ -12,6 +12,7 @@ from ....values import Value
 from ...call import NodeCall, Operator
 from ...tensors import Operand, dtype_of, shape_of
 from .. import recurrent
+from ..directions import of_direction
 from ..integer_products import integer_product, matrix_scale, signed
 from ..quantisation import dequantized, quantize_range
 from ..uneven_sequences import are_uneven
@@ -137,10 +138,8 @@ def _states(call: NodeCall, number: int, batch: int, hidden: int) -> tuple[Opera
 
 def _part(call: NodeCall, index: int, direction: int) -> Operand | None:
     """Return weights of a direction, or their scales or zero points: one number, or one for each column."""
-    m, found = call.math, call.optional(index)
-    if found is None:
-        return None
-    return m.squeeze(m.slice(found, [direction], [direction + 1], [0], [1]), (0,))
+    found = of_direction(call, index, direction)
+    return None if found is None else call.math.squeeze(found, (0,))
 
 
 def _wide(call: NodeCall, index: int) -> Operand:
