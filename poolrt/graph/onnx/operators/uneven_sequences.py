@@ -12,12 +12,13 @@ from poolrt.cachestore.deferred_dataclass import replace
 from ...values import Value
 from ..call import NodeCall, Results
 from ..tensors import Operand, dtype_of, shape_of
-from .activations import activations_of, attributes_of
+from .activations import Activation, activations_of, attributes_of
 from .directions import of_direction
 
 _Operator: TypeAlias = "Callable[[NodeCall], Results]"
-#: What is added to a gate before its logistic function, so that this is 0 or 1; float16 holds it.
+#: What is added to a gate before its sigmoid, so that this is 0 or 1; float16 holds it. Hard sigmoids need so much slope.
 _SATURATES: Final = 1e4
+_LEAST_SLOPE: Final = 0.01
 #: Gates of an LSTM in ONNX's order (i, o, f, c): what keeps the cells as they are.
 _KEEPS_CELLS: Final = (-_SATURATES, 0.0, _SATURATES, 0.0)
 
@@ -67,6 +68,10 @@ def run_uneven(
         operands = [ends.turn(source) if is_backwards else source, *(part.of(index) for index in (1, 2, 3))]
         states = [part.of(index) for index in (5, 6)]
         if recurs == "lstm" and 2 in call.outputs:
+            if "clip" in call.attrs or not _can_keep_cells(functions[number][0]):
+                raise call.unsupported(
+                    "the last cells of sequences of different lengths, with clip or gates that are no sigmoids"
+                )
             operands[:2] = _with_kept_cells(call, ends, operands[0], operands[1])
         inner = replace(
             call.with_operands(*operands, None, *states, part.of(7)),
@@ -155,6 +160,11 @@ class _Ends:
         return m.select(m.binary(self._lengths, np.asarray(0, np.int64), "gt"), state, m.number(0, state))
 
 
+def _can_keep_cells(gate: Activation) -> bool:
+    """Return whether a gate is 0 or 1 for large numbers."""
+    return gate.name == "logistic" or (gate.name == "hardsigmoid" and gate.alpha > _LEAST_SLOPE and abs(gate.beta) <= 1)
+
+
 def _with_kept_cells(
     call: NodeCall, ends: _Ends, source: Operand | None, weights: Operand | None
 ) -> tuple[Operand, Operand]:
@@ -162,10 +172,6 @@ def _with_kept_cells(
     m = call.math
     if source is None or weights is None:
         raise call.malformed("weights are missing")
-    if "clip" in call.attrs or any(name.lower() != "sigmoid" for name in call.texts("activations", [])[::3]):
-        raise call.unsupported(
-            "the last cells of sequences of different lengths, with clip or gates that are not logistic"
-        )
     hidden = shape_of(weights)[1] // 4
     column = np.repeat(np.asarray(_KEEPS_CELLS), hidden).reshape(1, 4 * hidden, 1)
     behind = m.cast(m.logical_not(ends.is_inside), "float32")

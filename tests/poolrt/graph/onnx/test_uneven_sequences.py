@@ -154,13 +154,23 @@ def test_each_direction_has_its_activations() -> None:
     compare(interpret(load_onnx(model), feeds), rival(model, feeds))
 
 
-def test_cells_of_gates_that_are_not_logistic_are_refused() -> None:
+def test_gates_may_be_hard_sigmoids_and_coupled() -> None:
+    given = operands("LSTM", 1, True, np.random.default_rng())
+    feeds = {"x": given["x"], "lengths": np.array([2, 7, 5, 1, 4], np.int32)}
+    constants = {name: each for name, each in given.items() if name != "x"}
+    for names, coupled in ((["HardSigmoid", "Tanh", "Relu"], 0), (["HardSigmoid", "Tanh", "Tanh"], 1), (None, 1)):
+        options: dict[str, Any] = {"input_forget": coupled} | ({"activations": names} if names else {})
+        model = network("LSTM", feeds, constants, **options)
+        compare(interpret(load_onnx(model), feeds), rival(model, feeds))
+
+
+def test_cells_of_gates_that_are_no_sigmoids_are_refused() -> None:
     given = operands("LSTM", 1, False, np.random.default_rng())
     feeds = {"x": given["x"], "lengths": np.array([2, 7, 5, 1, 4], np.int32)}
     constants = {name: each for name, each in given.items() if name != "x"}
-    refused = network("LSTM", feeds, constants, clip=0.5)
-    with pytest.raises(UnsupportedNode, match="the last cells of sequences of different lengths, with clip"):
-        load_onnx(refused)
+    for options in ({"clip": 0.5}, {"activations": ["Tanh", "Tanh", "Tanh"]}):
+        with pytest.raises(UnsupportedNode, match="the last cells of sequences of different lengths, with clip"):
+            load_onnx(network("LSTM", feeds, constants, **options))
     model = network("LSTM", feeds, constants, states=False, clip=0.5)
     compare(interpret(load_onnx(model), feeds), rival(model, feeds))
 
