@@ -229,7 +229,11 @@ class Graph(Windows, Products, Attentions, Pointwise, Normalizations, Recurrent,
         if 0 not in sizes or min(sizes) < 0:
             raise GraphError(f"empty_output {name!r}: shape: expect sizes with a 0 among them, got {sizes}")
         # Tensors of a plan have elements: this one is cut off.
-        cut_off = self.constant([False] if parse_dtype(dtype) == "bool" else [0], dtype)
+        try:
+            kind = parse_dtype(dtype)
+        except ValueError as error:
+            raise GraphError(f"empty_output {name!r}: {error}") from error
+        cut_off = self.constant([False] if kind == "bool" else [0], dtype)
         self.output(name, cut_off, self.constant([0], "int64"))
         self._cuts[name] = replace(self._cuts[name], empty=sizes)
 

@@ -52,7 +52,8 @@ class NodeBuilder:
         """Return the values of a list of operands."""
         if isinstance(given, Value):
             raise ValueError(f"{argument}: expect a list of tensors, got one: write [a, b]")
-        if isinstance(given, str | bytes) or not isinstance(given, Iterable):
+        is_number = getattr(given, "ndim", 1) == 0
+        if is_number or isinstance(given, str | bytes) or not isinstance(given, Iterable):
             raise ValueError(f"{argument}: expect a list of tensors, got {shorten(given)}")
         given = tuple(given)
         if not given:

@@ -7,7 +7,7 @@ from typing import Final, Unpack
 
 import numpy as np
 
-from poolrt.workers.desc.typed import to_bool, to_float, to_floats
+from poolrt.workers.desc.typed import shorten, to_bool, to_float, to_floats
 
 from ..ir import Attribute
 from ..node_builder import NodeBuilder
@@ -151,9 +151,12 @@ def _functions(
     activations: Sequence[str], usual: tuple[str, ...], alphas: Sequence[float], betas: Sequence[float]
 ) -> dict[str, Attribute]:
     """Return the attributes of functions; none if they are the usual ones."""
-    if isinstance(activations, str):
-        raise ValueError(f"activations: expect {len(usual)} names, got {activations!r:.80}")
-    names = tuple(activations)
+    try:
+        names = () if isinstance(activations, str) else tuple(activations)
+    except TypeError:
+        names = ()
+    if len(names) != len(usual):
+        raise ValueError(f"activations: expect {len(usual)} names, got {shorten(activations)}")
     first, second = to_floats("alphas", alphas), to_floats("betas", betas)
     if names == usual and not (first or second):
         return {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Unpack
 
-from poolrt.workers.desc.typed import to_float, to_floats, to_integer
+from poolrt.workers.desc.typed import to_float, to_floats, to_integer, to_integers
 
 from ..ir import Attribute
 from ..values import NodeOptions, Operand, Padding, Spatial, Value, split_padding, spread_spatial
@@ -175,9 +175,11 @@ class Windows(Family):
         """
         with self._build("roi_align", **options) as node:
             operands = [node.operand("src", src), node.operand("boxes", boxes), node.operand("images", images, "s64")]
-            down, across = (to_integer("parts", each) for each in parts)
-            attrs: dict[str, Attribute] = {"samples": to_integer("samples", samples), "scale": float(scale)}
-            return node.add(operands, parts=(down, across), algorithm=algorithm, half_pixel=bool(half_pixel), **attrs)
+            sizes = to_integers("parts", parts)
+            if len(sizes) != 2:
+                raise ValueError(f"parts: expect two integers, got {len(sizes)}")
+            attrs: dict[str, Attribute] = {"samples": to_integer("samples", samples), "scale": to_float("scale", scale)}
+            return node.add(operands, parts=sizes, algorithm=algorithm, half_pixel=bool(half_pixel), **attrs)
 
     def fold(
         self,
@@ -195,7 +197,7 @@ class Windows(Family):
         elements outside of the image are left out.
         """
         with self._build("fold", **options) as node:
-            sizes = tuple(to_integer("image", size) for size in image)
+            sizes = to_integers("image", image)
             given = (("strides", strides), ("dilations", dilations), ("padding_l", padding))
             attrs: dict[str, Attribute] = {name: spread_spatial(name, value, len(sizes)) for name, value in given}
             return node.add([node.operand("src", src)], image=sizes, **attrs)
