@@ -45,7 +45,7 @@ class OpenClKernel:
     """A kernel of an OpenCL program; its text includes no files.
 
     It gets a ``__global`` pointer for each array and a number for each scalar. ``options`` are build options: ``-D NAME=VALUE``,
-    ``-cl-...`` and ``-w``. Raises ValueError for a text that is too long or includes files.
+    ``-cl-...`` and ``-w``. Raises ValueError for a text that is too long or includes files, TypeError for what is no text.
     """
 
     source: str
@@ -53,6 +53,10 @@ class OpenClKernel:
     options: str = ""
 
     def __post_init__(self) -> None:
+        for argument in ("source", "name", "options"):
+            given = getattr(self, argument)
+            if not isinstance(given, str):
+                raise TypeError(f"{argument}: expect text, got {type(given).__name__}")
         source = import_module("poolrt.workers.kernels.opencl.source")
         source.refuse_includes(self.source)
         from poolrt.workers.desc.operations.call import MOST_CODE

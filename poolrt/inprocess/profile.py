@@ -14,6 +14,7 @@ from poolrt.explained_plan import explain_plan
 from poolrt.graph.builder import Graph
 from poolrt.plan_listing import PlanListing
 from poolrt.workers.desc import Arg
+from poolrt.workers.desc.typed import to_integer
 from poolrt.workers.engines.engine import Engine
 from poolrt.workers.implementations.cost_model import products
 from poolrt.workers.plans.execution_plan import Step
@@ -101,6 +102,9 @@ def profile_graph(
     Inputs and errors are those of `Executor.run`, whose ``cache`` this takes too. CPU steps compute on ``threadpool``, by
     default on the calling thread. Raises ValueError for less than one run.
     """
+    if not isinstance(graph, Graph):
+        raise TypeError(f"graph: expect a Graph, got {type(graph).__name__}")
+    runs = to_integer("runs", runs)
     if runs < 1:
         raise ValueError(f"runs: expect at least 1, got {runs}")
     attr = StreamAttr("cpu")

@@ -79,6 +79,8 @@ class Stream:
         """Make a stream with a copy of the attributes. Raises ValueError if they are for another kind of engine."""
         if not isinstance(engine, Engine):
             raise TypeError(f"engine: expect an Engine, got {type(engine).__name__}")
+        if attr is not None and not isinstance(attr, StreamAttr):
+            raise TypeError(f"attr: expect a StreamAttr, got {type(attr).__name__}")
         if attr is not None and attr.kind != engine.kind:
             raise ValueError(f"attr: made for engines of kind {attr.kind}, the engine's is {engine.kind}")
         self.engine = engine

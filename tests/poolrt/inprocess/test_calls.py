@@ -199,6 +199,8 @@ def test_what_no_graph_can_call_is_refused_in_words() -> None:
             OpenClKernel(source, "f")
     with pytest.raises(ValueError, match=str(MOST_CODE)):
         OpenClKernel(" " * (MOST_CODE + 1), "f")
+    with pytest.raises(TypeError, match="source: expect text, got bytes"):
+        OpenClKernel(b"__kernel void f() {}", "f")  # type: ignore[arg-type]
 
 
 def test_code_for_another_processor_or_engine_is_not_run(parts: NativeKernel, kernel: NativeKernel) -> None:

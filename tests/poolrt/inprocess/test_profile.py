@@ -70,6 +70,8 @@ def test_steps_of_a_device_have_times_and_no_share_of_the_processors_peak(cache:
     assert all(each.seconds > 0 and each.of_peak is None for each in found.steps)
 
 
-def test_less_than_one_run_is_refused() -> None:
+def test_what_is_no_graph_and_less_than_one_run_are_refused() -> None:
     with pytest.raises(ValueError, match="runs: expect at least 1, got 0"):
         profile_graph(_graph(), {}, runs=0)
+    with pytest.raises(TypeError, match=r"graph: expect a Graph, got str"):
+        profile_graph("model.onnx", {})  # type: ignore[arg-type]

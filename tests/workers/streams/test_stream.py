@@ -48,9 +48,10 @@ def test_a_stream_tells_its_attributes_and_keeps_them() -> None:
         (lambda: StreamAttr("cpu").set_threadpool(4), TypeError, "threadpool: expect a ThreadpoolInterface, got int"),  # type: ignore[arg-type]
         (lambda: Stream("cpu"), TypeError, "engine: expect an Engine, got str"),  # type: ignore[arg-type]
         (lambda: Stream(Engine("cpu"), StreamAttr("opencl")), ValueError, "attr: made for engines of kind opencl"),
+        (lambda: Stream(Engine("cpu"), "cpu"), TypeError, "attr: expect a StreamAttr, got str"),  # type: ignore[arg-type]
         (lambda: Stream(Engine("cpu")).queue, ValueError, "stream: expect one on an engine of kind opencl"),
     ],
-    ids=["kind", "set on opencl", "get on opencl", "no pool", "no engine", "attr of another kind", "queue"],
+    ids=["kind", "set on opencl", "get on opencl", "no pool", "no engine", "attr of another kind", "no attr", "queue"],
 )  # fmt: skip
 def test_errors_name_the_argument(wrong: Callable[[], object], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
