@@ -24,6 +24,7 @@ from typing import Any, Final
 from poolrt import GraphError, ModelError, UnsupportedNode, load_onnx
 from poolrt.graph.onnx.importer import UNFORESEEN
 
+from ..peak_memory import peak_resident
 from .model_mutations import mutate
 from .model_seeds import seeds
 
@@ -114,7 +115,7 @@ def import_here(mutations: int, first: int) -> Findings:
         if took > found.slowest_s:
             found.slowest_s, found.slowest = took, number
         found.outcomes[outcome] = found.outcomes.get(outcome, 0) + 1
-    found.peak_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    found.peak_bytes = peak_resident()
     return found
 
 
