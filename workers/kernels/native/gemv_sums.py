@@ -34,6 +34,8 @@ from .vec import (
 
 #: Inputs that are multiplied by several blocks of columns in a turn of the loop: 2 ** n.
 _TURN: Final = 4
+#: Inputs of a sum of its own, which is added to those of the inputs before: one sum of 25088 has an error three times as large.
+_PIECE: Final = 1024
 
 
 def sum_packed(count: int, ahead: int = 0) -> Any:
@@ -100,12 +102,31 @@ def emit_blocks(
                     found[i * count + j] = fma(b, factor, columns, found[i * count + j])
         return found
 
-    whole = b.and_(K, I64(-_TURN))
-    sums = carry(b, I64(0), whole, _TURN, [constant(0.0)] * (count * rows), lambda k, s: add(k, s, _TURN))
-    sums = carry(b, whole, K, 1, sums, lambda k, s: add(k, s, 1))
-    for i in range(rows):
-        for j in range(count):
-            store(b, b.add(to, b.add(b.mul(to_row, I64(i)), I64(WIDTH * j))), sums[i * count + j])
+    before, places = b.block, [b.add(b.mul(to_row, I64(i)), I64(WIDTH * j)) for i in range(rows) for j in range(count)]
+    piece, further, stored, done = (b.append_basic_block(name) for name in ("piece", "further", "stored", "summed"))
+    b.branch(piece)
+    b.position_at_end(piece)
+    begin = b.phi(I64)
+    begin.add_incoming(I64(0), before)
+    left_over = b.sub(K, begin)
+    size = b.select(b.icmp_signed("<", left_over, I64(_PIECE)), left_over, I64(_PIECE))
+    end, whole = b.add(begin, size), b.add(begin, b.and_(size, I64(-_TURN)))
+    sums = carry(b, begin, whole, _TURN, [constant(0.0)] * (count * rows), lambda k, s: add(k, s, _TURN))
+    first = carry(b, whole, end, 1, sums, lambda k, s: add(k, s, 1))
+    summed = b.block
+    b.cbranch(b.icmp_signed(">", begin, I64(0)), further, stored)
+    b.position_at_end(further)
+    added = [b.fadd(value, load(b, b.add(to, place))) for value, place in zip(first, places, strict=True)]
+    b.branch(stored)
+    b.position_at_end(stored)
+    results = [b.phi(VF) for _ in places]
+    for place, value, more, result in zip(places, first, added, results, strict=True):
+        result.add_incoming(value, summed)
+        result.add_incoming(more, further)
+        store(b, b.add(to, place), result)
+    begin.add_incoming(end, stored)
+    b.cbranch(b.icmp_signed("<", end, K), piece, done)
+    b.position_at_end(done)
 
 
 def sum_part(count: int) -> Any:

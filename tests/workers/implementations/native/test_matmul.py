@@ -64,6 +64,18 @@ def test_a_row_is_multiplied_by_any_number_of_blocks_of_packed_columns(native: N
         check_row(native, isa, outer, MemoryDesc((1, depth, columns), "f32").with_tag("aCb16c"))
 
 
+def test_a_long_row_has_sums_of_parts(native: NativeRunner, isa: str) -> None:
+    # Errors of one sum of so many numbers above 0 are 8e-6 of it. Columns: four blocks together, and two, one by one.
+    generator = np.random.default_rng()
+    for depth, columns in ((25_088, 64), (20_001, 32)):
+        op = Matmul(plain(1, depth), MemoryDesc((depth, columns), "f32", "Ba16b"), None, plain(1, columns))
+        args = {int(arg): generator.random(md.dims, np.float32) for arg, md in op.memories().items() if arg != Arg.DST}
+        pd = native.describe(Case(f"{depth} inputs", op, args), isa)
+        found = native.run(pd, args)[int(Arg.DST)].reshape(columns)
+        wanted = args[int(Arg.SRC)].astype(np.float64) @ args[int(Arg.WEIGHTS)].astype(np.float64)
+        np.testing.assert_allclose(found, wanted[0], rtol=5e-6)
+
+
 def test_a_row_whose_inputs_are_apart_is_multiplied_by_packed_columns_near_and_far(
     native: NativeRunner, isa: str
 ) -> None:
