@@ -168,7 +168,8 @@ def test_cells_of_gates_that_are_no_sigmoids_are_refused() -> None:
     given = operands("LSTM", 1, False, np.random.default_rng())
     feeds = {"x": given["x"], "lengths": np.array([2, 7, 5, 1, 4], np.int32)}
     constants = {name: each for name, each in given.items() if name != "x"}
-    for options in ({"clip": 0.5}, {"activations": ["Tanh", "Tanh", "Tanh"]}):
+    refused: tuple[dict[str, Any], ...] = ({"clip": 0.5}, {"activations": ["Tanh", "Tanh", "Tanh"]})
+    for options in refused:
         with pytest.raises(UnsupportedNode, match="the last cells of sequences of different lengths, with clip"):
             load_onnx(network("LSTM", feeds, constants, **options))
     model = network("LSTM", feeds, constants, states=False, clip=0.5)
