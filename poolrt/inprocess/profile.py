@@ -100,7 +100,7 @@ def profile_graph(
     """Run a graph ``runs`` times in this process, after one run that is not counted, and return the time of each step.
 
     Inputs and errors are those of `Executor.run`, whose ``cache`` this takes too. CPU steps compute on ``threadpool``, by
-    default on the calling thread. Raises ValueError for less than one run.
+    default on the calling thread. Raises ValueError for less than one run, TypeError for no graph.
     """
     if not isinstance(graph, Graph):
         raise TypeError(f"graph: expect a Graph, got {type(graph).__name__}")

@@ -1,4 +1,4 @@
-"""Methods of a graph with arguments of any kind: whatever they do not take is a GraphError."""
+"""Graph methods that get arguments of any kind: those that they do not take raise GraphError."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ import pytest
 from poolrt import Graph, GraphError, Value
 
 _TYPES: Final = ("float32", "float32", "float16", "bfloat16", "float64", "int32", "int64", "uint8", "int8", "bool")
-#: What an argument is now and then, whatever it should be.
+#: Given now and then in place of any argument.
 _ANYTHING: Final[tuple[Any, ...]] = (
     None, -1, 0, 1, 2, 1.5, math.nan, math.inf, 10**30, "relu", "x", "", b"x", (), (1,), (1, 1), (0, 0), (-1, -1), (1.5, 2),
     [1, 2, 3], ["relu"], {}, {"a": 1}, {"dst": 1.0}, {"src": np.ones(3, np.float32)}, True, object(), np.int64(2),
     np.array(2), "float32",
 )  # fmt: skip
-#: What stands in an annotation -> arguments that may be right.
+#: Part of an annotation -> arguments that may fit.
 _LIKELY: Final[dict[str, tuple[Any, ...]]] = {
     "Mapping": ({}, {"dst": 2.0}, {"src": 0.5}, {"src": np.ones((1, 3, 1, 1), np.float32)}, {"dst": math.nan}),
     "Sequence": ((1,), (1, 1), (2, 2), (1, 1, 1, 1), [0, 1], (0, 2, 1, 3), (3, 3), ((1, 1), (1, 1))),
@@ -60,7 +60,7 @@ def _call(graph: Graph, method: Callable[..., Any], random: Random) -> Any:
     return method(**given)
 
 
-def test_whatever_a_graph_does_not_take_is_a_graph_error() -> None:
+def test_what_a_graph_does_not_take_raises_a_graph_error() -> None:
     seed = int(np.random.default_rng().integers(1 << 32))
     random = Random(seed)
     names = [name for name in dir(Graph) if not name.startswith("_") and inspect.isfunction(getattr(Graph, name))]

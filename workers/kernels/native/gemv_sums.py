@@ -84,7 +84,7 @@ def emit_blocks(
     ``shape`` says how many rows and blocks, ``load_columns`` reads 16 columns of ``width`` bytes. Each block is a stream of its
     own in memory, of which a processor reads several at the same time. The arguments: the address of the left rows and the
     distance from row to row, that of the first block and the distance of the next, K, the address of the sums and the distance
-    from row to row, in bytes.
+    from row to row, in bytes. Of more than `_PIECE` inputs, the sums of each piece are added to those of the pieces before.
     """
     rows, count = shape
     left, left_row, right, block, K, to, to_row = arguments
