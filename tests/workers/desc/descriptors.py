@@ -294,7 +294,9 @@ def rnn(rng: Random) -> OpDesc:
 
 def functions(rng: Random, count: int) -> dict[str, Any]:
     choices = {"activations": ("logistic", "tanh", "relu", "hardsigmoid"), "alphas": (0.0, 0.25), "betas": (0.0, 0.5)}
-    return {name: tuple(rng.choice(values) for _ in range(count)) for name, values in choices.items()}
+    found: dict[str, Any] = {name: tuple(rng.choice(values) for _ in range(count)) for name, values in choices.items()}
+    # Gates without a bound multiply states by themselves, and their errors too.
+    return found | ({"clip": 0.5} if found["activations"][0] == "relu" else {})
 
 
 def lstm(rng: Random) -> OpDesc:
@@ -302,12 +304,12 @@ def lstm(rng: Random) -> OpDesc:
     layers, directions, _, _, hidden = tensors["weights_iter"].dims
     state, peephole = (MemoryDesc((layers, directions, n, hidden), "f32") for n in (tensors["src_layer"].dims[1], 3))
     cells: dict[str, Any] = {name: state if rng.random() < 0.5 else None for name in ("src_iter_c", "dst_iter_c")}
-    return Lstm(**tensors, **cells, weights_peephole=rng.choice((peephole, None)), **functions(rng, 3))
+    return Lstm(**cells, weights_peephole=rng.choice((peephole, None)), **(tensors | functions(rng, 3)))
 
 
 def gru(rng: Random) -> OpDesc:
     linear = rng.random() < 0.5
-    return Gru(**_recurrent(rng, 3, 4 if linear else 3), linear_before_reset=linear, **functions(rng, 2))
+    return Gru(**(_recurrent(rng, 3, 4 if linear else 3) | functions(rng, 2)), linear_before_reset=linear)
 
 
 def attention(rng: Random) -> OpDesc:
