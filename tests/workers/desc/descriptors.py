@@ -295,8 +295,7 @@ def rnn(rng: Random) -> OpDesc:
 def functions(rng: Random, count: int) -> dict[str, Any]:
     choices = {"activations": ("logistic", "tanh", "relu", "hardsigmoid"), "alphas": (0.0, 0.25), "betas": (0.0, 0.5)}
     found: dict[str, Any] = {name: tuple(rng.choice(values) for _ in range(count)) for name, values in choices.items()}
-    # Gates without a bound multiply states by themselves, and their errors too.
-    return found | ({"clip": 0.5} if found["activations"][0] == "relu" else {})
+    return found | ({"clip": 0.5} if found["activations"][0] == "relu" else {})  # without a bound errors grow
 
 
 def lstm(rng: Random) -> OpDesc:
