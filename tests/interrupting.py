@@ -19,7 +19,7 @@ _WEAK: Final = {
     (weakref.__file__, "remove"),
     (_weakrefset.__file__, "_remove"),
 }
-#: Seconds after which an interrupt is tried again.
+#: Seconds, doubled each time that an interrupt is tried again after them, as it may come before its handler returns.
 _AGAIN_S: Final = 1e-5
 
 
@@ -59,9 +59,13 @@ def interrupted_by_timer(error: type[BaseException]) -> Iterator[None]:
     Python drops what a callback of the garbage collector (Hypothesis has one) or a finalizer raises, so it is raised after these.
     """
 
+    again_s = _AGAIN_S
+
     def interrupt(_number: int, frame: FrameType | None) -> None:
+        nonlocal again_s
         if _is_dropped(frame):
-            signal.setitimer(signal.ITIMER_REAL, _AGAIN_S)
+            again_s *= 2
+            signal.setitimer(signal.ITIMER_REAL, again_s)
         else:
             raise error
 
