@@ -16,9 +16,11 @@ _PLACES = 32
 #: Bytes of the widest elements that the kernel moves.
 _WIDEST = 8
 #: How the kernel runs the innermost pair of loops.
-_COPY, _TRANSPOSE, _FILL, _COPY_PADDED, _TRANSPOSE_PADDED, _REPEAT = range(6)
-#: Bytes that the kernel writes of a repeated element, at least.
+_COPY, _TRANSPOSE, _FILL, _COPY_PADDED, _TRANSPOSE_PADDED, _REPEAT, _REPEAT_ROW = range(7)
+#: Bytes that the kernel writes of a repeated element, or row, at least.
 _REPEATED = 64
+#: Bytes of a row that it repeats, at most.
+_SHORT = 63
 
 
 class NestBuilder:
@@ -104,6 +106,8 @@ def _record(mode: int | None, nest: Nest, src_size: int, dst_size: int, same: bo
             row = loops.pop()
         elif loops:
             loops[-1:], row = _shared(loops[-1], steps(tuple(loops[:-1])))
+        if mode == _COPY and same and _repeats_row(row, column, dst_size):
+            mode = _REPEAT_ROW
         innermost = (row.extent, row.src * src_size, row.dst * dst_size, column.extent)
     else:
         mode = _TRANSPOSE_PADDED if nest.pads else _TRANSPOSE
@@ -121,6 +125,12 @@ def _record(mode: int | None, nest: Nest, src_size: int, dst_size: int, same: bo
         for chosen in (inside, reversed(loops))
     )
     return [mode, nest.src * src_size, nest.dst * dst_size, *pair, *innermost, len(loops), *outer], steps(tuple(loops))
+
+
+def _repeats_row(row: Loop, column: Loop, size: int) -> bool:
+    """Return whether one short row of elements of a size in bytes is written again and again, without gaps."""
+    short = column.dst == 1 and column.extent * size <= _SHORT
+    return short and row.src == 0 and row.dst == column.extent and row.extent * row.dst * size >= _REPEATED
 
 
 def _shared(loop: Loop, before: int) -> tuple[list[Loop], Loop]:

@@ -31,17 +31,18 @@ def make(isa: str, src: str, dst: str, turns: bool, wraps: bool = False) -> tupl
     that ``turns``, which takes four times as long to compile.
     Arguments: addresses of src, dst and of a table of records, one a nest, of int64: the work item that ends the nest;
     bytes of the record; the mode of the innermost pair of loops (0 copy, 1 transpose, 2 fill with zeros, 3 and
-    4 copy and transpose with zeros up to 16 elements adjacent in dst, 5 repeat, without conversion); offsets of src and
-    dst; two loops as (extent, src stride, dst stride); the innermost pair; the number of outer loops, and these loops,
+    4 copy and transpose with zeros up to 16 elements adjacent in dst, 5 and 6 repeat an element and a row, without
+    conversion); offsets of src and dst; two loops as (extent, src stride, dst stride); the innermost pair; the number of outer loops, and these loops,
     innermost first. Offsets and strides are in bytes. The innermost pair is: to copy and fill, ``rows`` rows (strides
     row_src, row_dst) of ``columns`` contiguous elements; to repeat, the same of one element in src, 64 bytes or more in
-    dst; to transpose, ``rows`` rows (row_src apart in src, adjacent in dst) of ``columns`` elements (adjacent in src,
+    dst, or of a single row of up to 63 bytes in src, which are adjacent in dst, 64 bytes or more; to transpose, ``rows`` rows (row_src apart in src, adjacent in dst) of ``columns`` elements (adjacent in src,
     row_dst apart in dst). One item of work is one step of the outer loops.
     """
     movement = Movement(src, dst, wraps)
     copy = copier(movement) if src == dst else _convert(movement)
     transpose, fill = _transposer(movement) if turns else _nothing, _fill(movement.dst_size)
     repeat = _repeater(movement) if src == dst else _no_rows
+    repeat_row = _row_repeater(movement.src_size)
     move_padded = movement.intrinsics()[2]
 
     def reorder(begin: int, end: int, src: int, dst: int, table: int) -> None:
@@ -81,6 +82,8 @@ def make(isa: str, src: str, dst: str, turns: bool, wraps: bool = False) -> tupl
                             move_padded(at + row * row_src, to + row * row_dst, columns)
                     elif mode == 5:
                         repeat(at, to, rows, row_src, row_dst, columns)
+                    elif mode == 6:
+                        repeat_row(at, to, rows, columns)
                     else:
                         transpose(mode, at, to, rows, row_src, row_dst, columns)
 
@@ -210,6 +213,24 @@ def _repeater(movement: Movement) -> Callable[..., None]:
             vstore(last, value)
 
     return repeat
+
+
+def _row_repeater(size: int) -> Callable[..., None]:
+    def repeat_row(src: int, dst: int, rows: int, columns: int) -> None:
+        row = columns * size
+        left, whole = rows * row, 64 // row * row
+        # A vector of as many rows as it holds; what is written behind them is overwritten by those that follow.
+        for at in range(0, whole, row):
+            copy_short(src, dst + at, row)
+        value = vload(dst)
+        at = whole
+        while at + 64 <= left:
+            vstore(dst + at, value)
+            at += whole
+        if at < left:
+            copy_short(dst, dst + at, left - at)
+
+    return repeat_row
 
 
 def _no_rows(src: int, dst: int, rows: int, row_src: int, row_dst: int, columns: int) -> None:

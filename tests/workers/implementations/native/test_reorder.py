@@ -107,6 +107,18 @@ def test_elements_are_repeated(native: NativeRunner, isa: str, dtype: str) -> No
                 native.check(Case(f"{dims}, {strides}", op, {Arg.SRC: values}, rtol=0.0, atol=0.0), isa)
 
 
+@pytest.mark.parametrize("dtype", ["u8", "f16", "f32", "f64"])
+@pytest.mark.one_in(4)
+def test_short_rows_are_repeated(native: NativeRunner, isa: str, dtype: str) -> None:
+    for length in (2, 3, 5, 7, 8, 9, 15, 16, 31, 32, 33, 63, 64):
+        for times in (1, 2, 5, 9, 22, 64, 130):
+            dims = (3, times, length)
+            values = np.broadcast_to(np.arange(1, 3 * length + 1).reshape(3, 1, length) % 251, dims)
+            for kind in dict.fromkeys((dtype, "f32")):
+                op = Reorder(MemoryDesc(dims, dtype, strides=(length, 0, 1)), MemoryDesc(dims, kind))
+                native.check(Case(f"{times} times {length}", op, {Arg.SRC: values}, rtol=0.0, atol=0.0), isa)
+
+
 @st.composite
 def layouts(draw: st.DrawFn) -> tuple[tuple[int, ...], str, str]:
     dims = tuple(draw(st.lists(st.integers(1, 21), min_size=1, max_size=4)))
