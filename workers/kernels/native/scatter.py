@@ -35,48 +35,48 @@ def make(isa: str, kind: str, reduction: str, wide: bool, axes: int) -> tuple[Ca
         outer = limits + 16 * axes
         adjacent = updates_step == size and dst_step == size
         along = known if single else axes
-        for item in range(begin, end):
-            first, last = parts * item // shares, parts * (item + 1) // shares
-            for place in range(places):
-                index, source = indices, updates
-                rest = place
-                for dim in range(dims):
-                    # A division takes as long as some updates.
-                    position = rest
-                    if dim + 1 < dims:
-                        extent = iload(outer + 24 * dim)
-                        rest //= extent
-                        position -= rest * extent
-                    index += position * iload(outer + 24 * dim + 8)
-                    source += position * iload(outer + 24 * dim + 16)
-                part, target, inside = 0, dst, True
-                for axis in range(along):
-                    number = load_index(index + axis * distance)
-                    limit = iload(limits + 16 * axis)
-                    number += limit if number < 0 else 0
-                    inside &= 0 <= number < limit
-                    part = part * limit + number
-                    target += number * iload(limits + 16 * axis + 8)
-                if not inside or part < first or part >= last:
-                    continue
-                if single:
-                    update(target, source)
-                    continue
-                for step in range(steps):
-                    rest, read, written = step, source, target
-                    for loop in range(loops):
-                        extent = iload(table + 24 * loop)
-                        left = rest // extent
-                        position = rest - left * extent
-                        rest = left
-                        read += position * iload(table + 24 * loop + 8)
-                        written += position * iload(table + 24 * loop + 16)
-                    if adjacent:
-                        update_row(written, read, count)
-                    else:
-                        for _ in range(count):
-                            update(written, read)
-                            read += updates_step
-                            written += dst_step
+        # Shares that follow one another are one.
+        first, last = parts * begin // shares, parts * end // shares
+        for place in range(places):
+            index, source = indices, updates
+            rest = place
+            for dim in range(dims):
+                # A division takes as long as some updates.
+                position = rest
+                if dim + 1 < dims:
+                    extent = iload(outer + 24 * dim)
+                    rest //= extent
+                    position -= rest * extent
+                index += position * iload(outer + 24 * dim + 8)
+                source += position * iload(outer + 24 * dim + 16)
+            part, target, inside = 0, dst, True
+            for axis in range(along):
+                number = load_index(index + axis * distance)
+                limit = iload(limits + 16 * axis)
+                number += limit if number < 0 else 0
+                inside &= 0 <= number < limit
+                part = part * limit + number
+                target += number * iload(limits + 16 * axis + 8)
+            if not inside or part < first or part >= last:
+                continue
+            if single:
+                update(target, source)
+                continue
+            for step in range(steps):
+                rest, read, written = step, source, target
+                for loop in range(loops):
+                    extent = iload(table + 24 * loop)
+                    left = rest // extent
+                    position = rest - left * extent
+                    rest = left
+                    read += position * iload(table + 24 * loop + 8)
+                    written += position * iload(table + 24 * loop + 16)
+                if adjacent:
+                    update_row(written, read, count)
+                else:
+                    for _ in range(count):
+                        update(written, read)
+                        read += updates_step
+                        written += dst_step
 
     return kernel, types.void(*[types.int64] * 17)
