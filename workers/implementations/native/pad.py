@@ -48,6 +48,7 @@ class NativePad(NativeImplementation[Pad]):
                 op.dst.dims, byte_strides(op.dst), byte_strides(op.src), op.margins(), strict=True
             )
         ]
+        span = item_size(op.dst.dtype) + sum((dim[5] - 1) * dim[2] for dim in dims)
         start = sum(step * margin.cut for step, margin in zip(byte_strides(op.src), op.margins(), strict=True))
         dims = [dim for dim in sorted(dims, key=lambda dim: -dim[1]) if dim[0] != 1 or dim[3] or dim[5] != 1]
         # Not beyond an item's bytes: a tensor that is one run has parts for threads, too.
@@ -64,7 +65,8 @@ class NativePad(NativeImplementation[Pad]):
         ]
         pattern = _pattern(op.dst.dtype, op.value) or 0
         numbers = (
-            len(dims), lines, group, *line, own, size, chunk, to, step, before, kept, unit, PAD_MODES.index(op.mode), pattern
+            len(dims), lines, group, *line, own, size, chunk, to, step, before, kept, unit, PAD_MODES.index(op.mode), pattern,
+            span,
         )  # fmt: skip
         memories: list[LaunchArgument] = [("m", (int(Arg.SRC), start)), ("m", (int(Arg.DST), 0)), ("t", 0)]
         args = (*memories, *(("i", number) for number in numbers))

@@ -106,7 +106,25 @@ def _mover(nbytes: int) -> Any:
     return move
 
 
-_move_1, _move_2, _move_4, _move_8, _move_16, _move_32 = (_mover(1 << power) for power in range(6))
+def make_reverse(nbytes: int) -> Any:
+    """Return the intrinsic that copies 32 bytes to an address, the last element of 1, 2, 4 or 8 bytes first."""
+    lanes = 32 // nbytes
+    kind = ir.VectorType(ir.IntType(8 * nbytes), lanes)
+
+    @intrinsic
+    def reverse(_: Any, target: types.Integer, source: types.Integer) -> Any:
+        def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
+            value = b.load(pointer(b, a[1], kind), align=1)
+            order = ir.Constant(ir.VectorType(ir.IntType(32), lanes), list(range(lanes))[::-1])
+            b.store(b.shuffle_vector(value, value, order), pointer(b, a[0], kind), align=1)
+            return context.get_dummy_value()
+
+        return types.void(types.int64, types.int64), emit
+
+    return reverse
+
+
+_move_1, _move_2, _move_4, _move_8, _move_16, move_32 = (_mover(1 << power) for power in range(6))
 
 
 def copy_bytes(target: int, source: int, nbytes: int) -> None:
@@ -127,8 +145,8 @@ def copy_bytes(target: int, source: int, nbytes: int) -> None:
         if at < nbytes:
             vstore(target + nbytes - 64, vload(source + nbytes - 64))
     elif nbytes >= 32:
-        _move_32(target, source)
-        _move_32(target + nbytes - 32, source + nbytes - 32)
+        move_32(target, source)
+        move_32(target + nbytes - 32, source + nbytes - 32)
     elif nbytes >= 16:
         _move_16(target, source)
         _move_16(target + nbytes - 16, source + nbytes - 16)

@@ -2,7 +2,7 @@
 
 The innermost dimension has units of bytes, in lines of the one outside of it. An item is some units of some lines. The table
 has the other dimensions, innermost first, as (size in dst, bytes from index to index in dst and in src, elements added
-before, elements kept). src begins at the first element that is kept.
+before, elements kept). src begins at the first element that is kept, and the last one ends behind ``span`` bytes.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from .bits import copy_bytes, fill_32, fill_bytes, make_load, make_store
+from .bits import copy_bytes, fill_32, fill_bytes, make_load, make_reverse, make_store, move_32
 from .compiler import types
 from .compiler.language import inlined
 from .padded_index import padded_index
@@ -33,6 +33,7 @@ def make(isa: str, streams: bool = False) -> tuple[Callable[..., None], Any]:
     copy_run: Any = stream_bytes if streams else copy_bytes
     load_1, load_2, load_4, load_8 = make_load(1), make_load(2), make_load(4), make_load(8)
     store_1, store_2, store_4, store_8 = make_store(1), make_store(2), make_store(4), make_store(8)
+    reverse_1, reverse_2, reverse_4, reverse_8 = make_reverse(1), make_reverse(2), make_reverse(4), make_reverse(8)
 
     @inlined
     def repeated(address: int, unit: int) -> int:
@@ -45,6 +46,18 @@ def make(isa: str, streams: bool = False) -> tuple[Callable[..., None], Any]:
         if unit == 2:
             return load_2(address) * 0x0001000100010001
         return load_1(address) * 0x0101010101010101
+
+    @inlined
+    def reverse(target: int, source: int, unit: int) -> None:
+        """Copy elements of 1, 2, 4 or 8 bytes, 32 bytes in all, the last one first."""
+        if unit == 4:
+            reverse_4(target, source)
+        elif unit == 8:
+            reverse_8(target, source)
+        elif unit == 2:
+            reverse_2(target, source)
+        else:
+            reverse_1(target, source)
 
     @inlined
     def margin(
@@ -100,17 +113,23 @@ def make(isa: str, streams: bool = False) -> tuple[Callable[..., None], Any]:
     def kernel(
         begin: int, end: int, src: int, dst: int, table: int, dims: int, lines: int, group: int, line_dst: int, line_src: int,
         line_before: int, line_kept: int, size: int, chunk: int, dst_step: int, src_step: int, before: int, kept: int,
-        unit: int, mode: int, pattern: int,
+        unit: int, mode: int, pattern: int, span: int,
     ) -> None:  # fmt: skip
         pieces = (size + chunk - 1) // chunk
         groups = (lines + group - 1) // group
         adjacent = dst_step == unit and src_step == unit
-        # Lines of elements with narrow margins of one number each: two stores write both, the second none of the first margin.
+        # Lines of elements with narrow margins: two stores write both, the second none of the first margin. What is read for
+        # those that are no single number may lie beside the line.
         after = (size - before - kept) * unit
         narrow = (
-            adjacent and mode < 2 and unit <= 8 and unit & (unit - 1) == 0 and chunk == size
+            adjacent and unit <= 8 and unit & (unit - 1) == 0 and chunk == size
             and before * unit <= min(_FILLED, size * unit - _FILLED) and 0 <= after <= _FILLED and kept > 0
+            and (mode < 2 or max(before, size - before - kept) < kept)
         )  # fmt: skip
+        first_read, last_read = src, src + span
+        if mode >= 2:
+            first_read += _FILLED
+            last_read -= _FILLED + kept * unit
         for item in range(begin, end):
             rest = item // pieces
             first = (item - rest * pieces) * chunk
@@ -128,18 +147,30 @@ def make(isa: str, streams: bool = False) -> tuple[Callable[..., None], Any]:
                 inside &= index >= 0
                 target += position * iload(place + 8)
                 source += index * iload(place + 16)
-            for line in range(start, min(lines, start + group)):
+            end_line = min(lines, start + group)
+            if not inside and chunk == size and dst_step == unit and line_dst == size * unit:
+                fill_bytes(target + start * line_dst, pattern, (end_line - start) * line_dst)
+                continue
+            for line in range(start, end_line):
                 index = padded_index(mode, line - line_before, line_kept)
                 filled = not inside or index < 0
                 read, written = source + index * line_src, target + line * line_dst
                 if filled and dst_step == unit:
                     fill_bytes(written + first * unit, pattern, (last - first) * unit)
-                elif narrow and not filled:
-                    left, right = pattern, pattern
-                    if mode == 1:
-                        left, right = repeated(read, unit), repeated(read + (kept - 1) * unit, unit)
-                    fill_32(written, left)
-                    fill_32(written + size * unit - _FILLED, right)
+                elif narrow and not filled and first_read <= read <= last_read:
+                    end = written + size * unit - _FILLED
+                    if mode == 2:
+                        reverse(written, read + (before + 1) * unit - _FILLED, unit)
+                        reverse(end, read + (kept - 1) * unit - after, unit)
+                    elif mode == 3:
+                        move_32(written, read + (kept - before) * unit)
+                        move_32(end, read + after - _FILLED)
+                    else:
+                        left, right = pattern, pattern
+                        if mode == 1:
+                            left, right = repeated(read, unit), repeated(read + (kept - 1) * unit, unit)
+                        fill_32(written, left)
+                        fill_32(end, right)
                     copy_bytes(written + before * unit, read, kept * unit)
                 elif adjacent and not filled:
                     start_kept, end_kept = max(first, min(last, before)), max(first, min(last, before + kept))
@@ -158,4 +189,4 @@ def make(isa: str, streams: bool = False) -> tuple[Callable[..., None], Any]:
         if streams:
             finish_streams()
 
-    return kernel, types.void(*[types.int64] * 21)
+    return kernel, types.void(*[types.int64] * 22)

@@ -29,14 +29,15 @@ def make(isa: str, src: str, dst: str, turns: bool, wraps: bool = False) -> tupl
 
     With ``wraps``, integers lose the high bits that do not fit, else they are saturated. Modes that transpose need a kernel
     that ``turns``, which takes four times as long to compile.
-    Arguments: addresses of src, dst and of a table of records, one a nest, of int64: the work item that ends the nest;
-    bytes of the record; the mode of the innermost pair of loops (0 copy, 1 transpose, 2 fill with zeros, 3 and
-    4 copy and transpose with zeros up to 16 elements adjacent in dst, 5 and 6 repeat an element and a row, without
-    conversion); offsets of src and dst; two loops as (extent, src stride, dst stride); the innermost pair; the number of outer loops, and these loops,
+    Arguments: addresses of src, dst and of a table of records, one a nest, of int64: the work item that ends the nest; bytes
+    of the record; the mode of the innermost pair of loops (0 copy, 1 transpose, 2 fill with zeros, 3 and 4 copy and transpose
+    with zeros up to 16 elements adjacent in dst, 5 and 6 repeat an element and a row, without conversion); offsets of src and
+    dst; two loops as (extent, src stride, dst stride); the innermost pair; the number of outer loops, and these loops,
     innermost first. Offsets and strides are in bytes. The innermost pair is: to copy and fill, ``rows`` rows (strides
-    row_src, row_dst) of ``columns`` contiguous elements; to repeat, the same of one element in src, 64 bytes or more in
-    dst, or of a single row of up to 63 bytes in src, which are adjacent in dst, 64 bytes or more; to transpose, ``rows`` rows (row_src apart in src, adjacent in dst) of ``columns`` elements (adjacent in src,
-    row_dst apart in dst). One item of work is one step of the outer loops.
+    row_src, row_dst) of ``columns`` contiguous elements; to repeat, the same of one element in src, 64 bytes or more in dst,
+    or of a single row of up to 63 bytes in src, which are adjacent in dst, 64 bytes or more; to transpose, ``rows`` rows
+    (row_src apart in src, adjacent in dst) of ``columns`` elements (adjacent in src, row_dst apart in dst). One item of work
+    is one step of the outer loops.
     """
     movement = Movement(src, dst, wraps)
     copy = copier(movement) if src == dst else _convert(movement)

@@ -69,6 +69,16 @@ def test_wide_margins_and_rows_of_several_items(native: NativeRunner, mode: str)
 
 
 @pytest.mark.parametrize("mode", PAD_MODES)
+def test_narrow_margins_of_many_lines(native: NativeRunner, mode: str) -> None:
+    rng = np.random.default_rng()
+    for dtype, most in (("f32", 8), ("u8", 32), ("s16", 16), ("f64", 4)):
+        for width in (2, 5, 9, 16, 33, 70):
+            before, behind = (int(rng.integers(0, min(most + 1, width))) for _ in range(2))
+            check(native, MemoryDesc((3, 9, width), dtype), (0, 2, before), (1, 1, behind), mode, 3.0)
+            check(native, MemoryDesc((30, width), dtype), (-1, before), (-2, behind), mode, 3.0)
+
+
+@pytest.mark.parametrize("mode", PAD_MODES)
 def test_margins_of_any_strides(native: NativeRunner, mode: str) -> None:
     src = MemoryDesc((4, 5, 6), "f32", strides=(1000, 100, 7))
     check(native, src, (1, 0, 2), (0, 3, 1), mode, 1.0)
