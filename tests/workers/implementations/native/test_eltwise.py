@@ -54,6 +54,24 @@ def test_a_power_overflows_only_if_its_product_with_alpha_does(
     native.check(case, isa)
 
 
+@pytest.mark.parametrize("algorithm", ["sin", "cos"])
+def test_sines_of_float64_are_within_a_unit_in_the_last_place(native: NativeRunner, algorithm: str, isa: str) -> None:
+    rng = np.random.default_rng()
+    quarters = np.arange(1, 900) * math.pi / 2
+    special = [0.0, -0.0, 5e-324, -1e-310, np.nan, 1.49e6, -1.51e6, 1e300]
+    drawn = (rng.standard_normal(2000) * scale for scale in (1e-8, 1.0, 1e3, 4e5, 1e9))
+    x = np.concatenate([special, quarters, np.nextafter(quarters, 0), -1021 * quarters, *drawn])
+    md = MemoryDesc(x.shape, "f64")
+    pd = primitive_desc(Eltwise(md, md, algorithm), PrimitiveAttr(), target_of(isa))
+    assert pd.impl_name() == "native:eltwise"
+    got = native.results(pd, {Arg.SRC: x})[Arg.DST].view(np.float64)
+    # 64 bits of x87
+    exact = {"sin": np.sin, "cos": np.cos}[algorithm](x.astype(np.longdouble))
+    np.testing.assert_array_less(np.abs(got - exact)[x == x], np.spacing(np.abs(exact).astype(np.float64))[x == x])
+    assert (np.isnan(got) == np.isnan(x)).all()
+    assert np.signbit(got[:2]).tolist() == [False, algorithm == "sin"]
+
+
 @pytest.mark.parametrize(("algorithm", "units"), [("logistic", 4), ("swish", 4), ("gelu_erf", 8), ("gelu_tanh", 40)])
 def test_gates_are_near_float64_in_both_tails_and_at_special_numbers(
     native: NativeRunner, algorithm: str, units: int, isa: str
