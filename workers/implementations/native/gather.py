@@ -21,6 +21,8 @@ _SHORT_ROW: Final = 64
 #: Bytes of a source that is looked through several times without waiting for memory, and how often a larger one is.
 _CACHED: Final = 8 << 20
 _PASSES: Final = 4
+#: Bytes of a piece of a row that one item copies into a large result.
+_PIECE: Final = 1 << 16
 #: Bytes of a row that is worth a store past the caches.
 _LONG: Final = 1 << 8
 
@@ -57,7 +59,8 @@ class NativeGather(NativeImplementation[Gather]):
             row *= loops.pop().extent
         inner = loops.pop(_inner(loops, row, op.src.nbytes)) if loops else StridedLoop(1, (0, 0, 0))
         chunk = max(1, min(inner.extent, ITEM_BYTES // row))
-        numbers = (len(loops), inner.extent, chunk, *inner.steps, row, min(row, ITEM_BYTES), len(axes), distance)
+        piece = ITEM_BYTES if op.dst.nbytes < _CACHED else _PIECE
+        numbers = (len(loops), inner.extent, chunk, *inner.steps, row, min(row, piece), len(axes), distance)
         limits = [word for axis in axes for word in axis]
         table = [*as_table(loops), *limits]
         single = len(axes) == 1
@@ -68,7 +71,7 @@ class NativeGather(NativeImplementation[Gather]):
         )  # fmt: skip
         memories: list[LaunchArgument] = [source, *(("m", (int(arg), 0)) for arg in (Arg.SRC_1, Arg.DST))]
         args = (*memories, ("t", build.table(table)), *(("i", number) for number in numbers))
-        work = steps(loops) * -(-inner.extent // chunk) * -(-row // ITEM_BYTES)
+        work = steps(loops) * -(-inner.extent // chunk) * -(-row // piece)
         build.launch(kernel, args, work)
         return build.program()
 

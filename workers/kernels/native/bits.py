@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import llvmlite.ir as ir
 
 from .compiler import types
 from .compiler.language import intrinsic
-from .vec import I8, I64, Builder, Value, call, pointer, splat, vload, vstore
+from .vec import I8, I64, Builder, Value, call, isa_of, pointer, splat, vload, vstore
+
+#: Bytes from which on `move_long` copies, as glibc has it for AVX-512.
+LONG: Final = 1 << 13
 
 
 def make_load(nbytes: int) -> Any:
@@ -127,9 +130,33 @@ def make_reverse(nbytes: int) -> Any:
 _move_1, _move_2, _move_4, _move_8, _move_16, move_32 = (_mover(1 << power) for power in range(6))
 
 
+@intrinsic
+def has_long_moves(_: Any) -> Any:
+    """Return whether `move_long` is for the processors that the kernel is compiled for: those with AVX-512."""
+
+    def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
+        return ir.IntType(1)(isa_of(b) == "x86-64-v4")
+
+    return types.boolean(), emit
+
+
+@intrinsic
+def move_long(_: Any, target: types.Integer, source: types.Integer, nbytes: types.Integer) -> Any:
+    """Copy bytes, `LONG` or more, by the processor's instruction for that, which does not read the lines that it writes."""
+
+    def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
+        kind = ir.FunctionType(ir.LiteralStructType([I64, I64, I64]), [I64, I64, I64])
+        b.asm(kind, "rep movsb", "={rdi},={rsi},={rcx},0,1,2,~{memory},~{dirflag},~{fpsr},~{flags}", a, True)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, types.int64), emit
+
+
 def copy_bytes(target: int, source: int, nbytes: int) -> None:
     """Copy bytes to a place that does not overlap with their own. The last vector of a row overlaps the one before it."""
-    if nbytes >= 64:
+    if nbytes >= LONG and has_long_moves():
+        move_long(target, source, nbytes)
+    elif nbytes >= 64:
         at = 0
         while at + 256 <= nbytes:
             first, second = vload(source + at), vload(source + at + 64)

@@ -11,6 +11,7 @@ from typing import Any, Final
 import llvmlite.ir as ir
 import numpy as np
 
+from .bits import LONG, has_long_moves, move_long
 from .compiler import types
 from .compiler.language import intrinsic, not_inlined
 from .deinterleave import deinterleaver, interleaver
@@ -97,6 +98,10 @@ def copier(movement: Movement) -> Callable[..., None]:
 
     def copy(src: int, dst: int, rows: int, row_src: int, row_dst: int, columns: int) -> None:
         whole = columns * size
+        if whole >= LONG and has_long_moves():
+            for row in range(rows):
+                move_long(dst + row * row_dst, src + row * row_src, whole)
+            return
         if 64 < whole <= 128:
             # Two vectors, which overlap: without branches.
             second = whole - 64

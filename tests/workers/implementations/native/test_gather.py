@@ -88,6 +88,14 @@ def test_rows_of_any_length_and_data_type(native: NativeRunner, isa: str, length
         check(native, described(src, (3, 2), kind=("s64", "s32")[number % 2]), isa)
 
 
+def test_long_rows_are_copied_by_one_instruction_and_in_pieces(native: NativeRunner, isa: str) -> None:
+    rng = np.random.default_rng()
+    for bound in (1 << 13, 1 << 14, 1 << 16):
+        length = bound + int(rng.integers(-1, 70))
+        check(native, described(MemoryDesc((3, length), "u8"), (4,)), isa)
+    check(native, described(MemoryDesc((2, 40_001), "f64"), (30,)), isa)
+
+
 def test_elements_and_several_indices(native: NativeRunner) -> None:
     src = MemoryDesc((5, 6, 9), "f32")
     check(native, described(src, (4, 6, 9), "elements", 0, kind="s32"))
