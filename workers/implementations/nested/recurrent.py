@@ -38,6 +38,8 @@ _STEPS: Final = 4096
 #: computes all steps of a sequence without launches. Many sequences are faster as products of matrices.
 _SMALL: Final = 80 << 10
 _FEW_READ: Final = 160 << 10
+#: Those of a single sequence, of cells of one product a step and of two, whose launches are twice as many.
+_ALONE: Final = (160 << 10, 768 << 10)
 #: The parts that the cell kernel computes, by number: whole cells, and the halves of a GRU with two products a step.
 _CELLS: Final = ("rnn", "lstm", "lbr_gru", "gru_gates", "gru_state")
 
@@ -236,7 +238,8 @@ class _Network:
     def _is_small(self) -> bool:
         """Return whether launches would take longer than what they compute."""
         weights = self.size * self.gates * self.hidden**2
-        return self.build.target.engine_kind == "cpu" and weights <= _SMALL and weights * self.batch <= _FEW_READ
+        small = _ALONE[self.splits] if self.batch == 1 else min(_SMALL, _FEW_READ // self.batch)
+        return self.build.target.engine_kind == "cpu" and weights <= small
 
     def _all_steps(
         self,
