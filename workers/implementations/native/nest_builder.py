@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import struct
 
 from ...desc import MemoryDesc, item_size
@@ -74,7 +75,7 @@ class NestBuilder:
             kinds = (f"bits{8 * sizes[0]}",) * 2
         for mode, nests in ((_FILL, filled), (None, copied)):
             for nest in nests:
-                for piece in pieces(nest):
+                for piece in itertools.chain.from_iterable(map(_evenly, pieces(nest))):
                     record, count = _record(mode, piece, *sizes, kinds[0] == kinds[1])
                     turns = turns or record[0] in (_TRANSPOSE, _TRANSPOSE_PADDED)
                     items += count
@@ -87,6 +88,39 @@ class NestBuilder:
 def bits(dtype: str) -> str:
     """Return what kernels call elements of a data type that they copy: one kernel serves all of a width."""
     return f"bits{8 * item_size(dtype)}"
+
+
+def _evenly(nest: Nest) -> list[Nest]:
+    """Cut the loop whose steps items share if no number of them near an item's divides it: a prime number of rows."""
+    column = next((i for i, loop in enumerate(nest.loops) if loop.dst == 1), None)
+    adjacent = next((i for i, loop in enumerate(nest.loops) if loop.src == 1), None)
+    left = [i for i in range(len(nest.loops)) if i not in (column, adjacent)]
+    length = 1 if column is None else nest.loops[column].extent
+    if left and adjacent in (None, column) and nest.loops[left[-1]].extent * length <= PIECE:
+        left.pop()
+    while left and _steps(nest, left[:-1]) >= _ITEMS:
+        left.pop()
+    if not left:
+        return [nest]
+    loop, most = nest.loops[left[-1]], _steps(nest, left) // _ITEMS
+    if 2 * _divisor(loop.extent, most) > most or most > loop.extent:
+        return [nest]
+    whole = loop.extent // most * most
+    head, rest = (
+        (*nest.loops[: left[-1]], loop._replace(extent=extent), *nest.loops[left[-1] + 1 :])
+        for extent in (whole, loop.extent - whole)
+    )
+    tail = nest._replace(loops=rest, src=nest.src + whole * loop.src, dst=nest.dst + whole * loop.dst)
+    return [nest._replace(loops=head), *_evenly(tail)]
+
+
+def _steps(nest: Nest, numbers: list[int]) -> int:
+    return steps(tuple(nest.loops[number] for number in numbers))
+
+
+def _divisor(extent: int, most: int) -> int:
+    """Return the greatest divisor of an extent up to ``most``."""
+    return next((few for few in range(min(most, extent), 1, -1) if extent % few == 0), 1)
 
 
 def _record(mode: int | None, nest: Nest, src_size: int, dst_size: int, same: bool) -> tuple[list[int], int]:
@@ -135,8 +169,7 @@ def _repeats_row(row: Loop, column: Loop, size: int) -> bool:
 
 def _shared(loop: Loop, before: int) -> tuple[list[Loop], Loop]:
     """Return a loop in two, of which the inner one has the most steps that leave enough items of work."""
-    most = before * loop.extent // _ITEMS
-    inner = next((few for few in range(min(most, loop.extent), 1, -1) if loop.extent % few == 0), 1)
+    inner = _divisor(loop.extent, before * loop.extent // _ITEMS)
     outer = Loop(loop.extent // inner, loop.src * inner, loop.dst * inner)
     return [outer] if outer.extent > 1 else [], Loop(inner, loop.src, loop.dst)
 

@@ -303,3 +303,12 @@ def test_an_item_of_work_has_many_steps_of_a_long_loop() -> None:
     (launch,) = primitive_desc(op, PrimitiveAttr(), cpu_target()).program().launches
     assert isinstance(launch, Launch)
     assert 64 <= launch.work <= 128
+
+
+def test_an_item_of_work_has_many_steps_of_a_loop_whose_number_no_other_one_divides(native: NativeRunner) -> None:
+    for dims, strides, most in (((2257, 40), (161, 1), 96), ((100_003, 5), (7, 1), 160)):
+        op = Reorder(MemoryDesc(dims, "f32", strides=strides), MemoryDesc(dims, "f32"))
+        (launch,) = primitive_desc(op, PrimitiveAttr(), cpu_target()).program().launches
+        assert isinstance(launch, Launch)
+        assert 64 <= launch.work <= most
+        native.check(Case(str(op), op, {Arg.SRC: normals(dims)}, rtol=0.0, atol=0.0), cpu_target().isa)
