@@ -37,6 +37,11 @@ _ARCH_PRCTL: Final = 158
 _ARCH_REQ_XCOMP_PERM: Final = 0x1023
 _TILE_DATA: Final = 18
 
+#: The family of the first AMD processors on which `rep movsb` is never much slower than vectors, and the bytes from which on it
+#: is faster there.
+_ZEN_5: Final = 26
+_LONG: Final = 1 << 13
+
 
 def chosen_instructions(limit: str | None = None) -> tuple[str, tuple[str, ...]]:
     """Return the ISA level and the extensions that code is made for: this host's, or those that ``limit`` names.
@@ -142,8 +147,29 @@ def may_use_tiles() -> bool:
 @lru_cache(maxsize=1)
 def cpu_flags() -> frozenset[str]:
     """Return the features that the kernel lists for this host's first processor."""
+    return frozenset(_first_processor().get(b"flags", "").split())
+
+
+def long_moves(processor: dict[bytes, str] | None = None) -> int:
+    """Return the bytes from which on kernels copy rows by `rep movsb` on a processor (this host's), 2**63 - 1 for never.
+
+    That instruction does not read the lines that it writes. On AMD's Zen 3 and 4 it may take 20 times as long as vectors
+    (https://sourceware.org/bugzilla/show_bug.cgi?id=30994), so it is for those on which it was measured.
+    """
+    first = _first_processor() if processor is None else processor
+    family = first.get(b"cpu family", "")
+    measured = first.get(b"vendor_id") == "AuthenticAMD" and family.isdecimal() and int(family) >= _ZEN_5
+    return _LONG if measured else 2**63 - 1
+
+
+@lru_cache(maxsize=1)
+def _first_processor() -> dict[bytes, str]:
+    """Return what the kernel lists of this host's first processor, up to its features."""
+    found = {}
     with open("/proc/cpuinfo", "rb") as lines:  # as text, it would import a codec
         for line in lines:
-            if line.startswith(b"flags"):
-                return frozenset(line.partition(b":")[2].decode("utf-8", "replace").split())
-    return frozenset()
+            name, _, value = line.partition(b":")
+            found[name.strip()] = value.decode("utf-8", "replace").strip()
+            if name.startswith(b"flags"):
+                break
+    return found

@@ -1,6 +1,6 @@
 """Map a native object into this process without a compiler, a linker, a temporary file or dlopen: in under a ms.
 
-Guarantees: malformed bytes raise `ObjectError`; only the listed C and math symbols are resolved; no page is ever both
+Guarantees: malformed bytes raise `ObjectError`; only the listed symbols are resolved; no page is ever both
 writable and executable. Limitation: the machine code itself is not checked, so an object must come from a verified entry.
 """
 
@@ -30,6 +30,7 @@ from .elf_object import (
     read_object,
     require,
 )
+from .isa import long_moves
 
 __all__ = ["ALLOWED_SYMBOLS", "ENTRY_SYMBOL", "NativeKernel", "ObjectError", "load_object"]
 
@@ -39,9 +40,11 @@ _MATH: Final = (
     "log", "log10", "log1p", "log2", "nearbyint", "pow", "rint", "round", "roundeven", "sin", "sincos", "sinh", "sqrt",
     "tan", "tanh", "tgamma", "trunc",
 )  # fmt: skip
-#: The symbols that a kernel may leave to the C and math library.
+#: The symbol of an int64 that says from how many bytes on `rep movsb` copies rows on this host.
+LONG_MOVES: Final = "poolrt_long_moves"
+#: The symbols that a kernel may leave to the C and math library, and that of this loader.
 ALLOWED_SYMBOLS: Final = frozenset(
-    {"bcmp", "memcmp", "memcpy", "memmove", "memset", *_MATH, *(f"{name}f" for name in _MATH)}
+    {LONG_MOVES, "bcmp", "memcmp", "memcpy", "memmove", "memset", *_MATH, *(f"{name}f" for name in _MATH)}
 )
 _STUB: Final = 8  # bytes of one jump through the table of addresses
 _Function = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
@@ -158,12 +161,20 @@ def _round_up(value: int, multiple: int) -> int:
 def _resolve(name: str) -> int:
     if name not in ALLOWED_SYMBOLS:
         raise ObjectError(f"the object needs {name!r}, which a kernel may not call")
+    if name == LONG_MOVES:
+        return ctypes.addressof(long_moves_of_this_process())
     for library in (None, "libm.so.6"):
         try:
             return ctypes.cast(getattr(ctypes.CDLL(library), name), ctypes.c_void_p).value or 0
         except AttributeError:
             continue
     raise ObjectError(f"the C library of this system has no {name!r}")
+
+
+@lru_cache(maxsize=1)
+def long_moves_of_this_process() -> ctypes.c_int64:
+    """Return the number that `LONG_MOVES` stands for."""
+    return ctypes.c_int64(long_moves())
 
 
 def _protect(address: int, size: int, access: int) -> None:

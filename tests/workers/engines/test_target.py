@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from poolrt.workers.desc.codec import decode, encode
-from poolrt.workers.engines.isa import cpu_flags, extensions_of, host_extensions, may_use_tiles
+from poolrt.workers.engines.isa import cpu_flags, extensions_of, host_extensions, long_moves, may_use_tiles
 from poolrt.workers.engines.target import EXTENSIONS, ISA_LEVELS, Target, cpu_target, host_isa
 
 LEVELS = list(ISA_LEVELS)
@@ -55,6 +55,20 @@ def test_extensions_of_tiles_need_the_consent_of_the_system() -> None:
     assert found == (every if may_use_tiles() else without)
     assert may_use_tiles() <= ("amx_tile" in cpu_flags())
     assert host_extensions(frozenset({"avx512_bf16"}), LEVELS[-1]) == ("avx512_bf16",)
+
+
+def test_rows_are_copied_by_one_instruction_where_that_was_measured() -> None:
+    def of(vendor: str, family: str) -> int:
+        return long_moves({b"vendor_id": vendor, b"cpu family": family})
+
+    assert [of("AuthenticAMD", family) for family in ("23", "25", "26", "27", "?")] == [
+        *[2**63 - 1] * 2,
+        8192,
+        8192,
+        2**63 - 1,
+    ]
+    assert of("GenuineIntel", "6") == long_moves({}) == 2**63 - 1
+    assert long_moves() in (8192, 2**63 - 1)
 
 
 def test_an_extension_is_of_one_level() -> None:

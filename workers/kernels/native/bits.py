@@ -6,11 +6,12 @@ from typing import Any, Final
 
 import llvmlite.ir as ir
 
+from ...engines.object_loader import LONG_MOVES
 from .compiler import types
 from .compiler.language import intrinsic
-from .vec import I8, I64, Builder, Value, call, isa_of, pointer, splat, vload, vstore
+from .vec import I8, I64, Builder, Value, call, pointer, splat, vload, vstore
 
-#: Bytes from which on `move_long` copies, as glibc has it for AVX-512.
+#: Bytes of rows that `move_long` copies, at least: shorter ones do not ask.
 LONG: Final = 1 << 13
 
 
@@ -131,18 +132,19 @@ _move_1, _move_2, _move_4, _move_8, _move_16, move_32 = (_mover(1 << power) for 
 
 
 @intrinsic
-def has_long_moves(_: Any) -> Any:
-    """Return whether `move_long` is for the processors that the kernel is compiled for: those with AVX-512."""
+def long_moves(_: Any) -> Any:
+    """Return the bytes from which on `move_long` copies rows on this host."""
 
     def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
-        return ir.IntType(1)(isa_of(b) == "x86-64-v4")
+        known = b.module.globals.get(LONG_MOVES)
+        return b.load(known or ir.GlobalVariable(b.module, I64, LONG_MOVES), align=8)
 
-    return types.boolean(), emit
+    return types.int64(), emit
 
 
 @intrinsic
 def move_long(_: Any, target: types.Integer, source: types.Integer, nbytes: types.Integer) -> Any:
-    """Copy bytes, `LONG` or more, by the processor's instruction for that, which does not read the lines that it writes."""
+    """Copy bytes by the processor's instruction for that, which does not read the lines that it writes."""
 
     def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
         kind = ir.FunctionType(ir.LiteralStructType([I64, I64, I64]), [I64, I64, I64])
@@ -154,7 +156,7 @@ def move_long(_: Any, target: types.Integer, source: types.Integer, nbytes: type
 
 def copy_bytes(target: int, source: int, nbytes: int) -> None:
     """Copy bytes to a place that does not overlap with their own. The last vector of a row overlaps the one before it."""
-    if nbytes >= LONG and has_long_moves():
+    if nbytes >= LONG and nbytes >= long_moves():
         move_long(target, source, nbytes)
     elif nbytes >= 64:
         at = 0

@@ -11,7 +11,7 @@ from typing import Any, Final
 import llvmlite.ir as ir
 import numpy as np
 
-from .bits import LONG, has_long_moves, move_long
+from .bits import LONG, long_moves, move_long
 from .compiler import types
 from .compiler.language import intrinsic, not_inlined
 from .deinterleave import deinterleaver, interleaver
@@ -98,7 +98,7 @@ def copier(movement: Movement) -> Callable[..., None]:
 
     def copy(src: int, dst: int, rows: int, row_src: int, row_dst: int, columns: int) -> None:
         whole = columns * size
-        if whole >= LONG and has_long_moves():
+        if whole >= LONG and whole >= long_moves():
             for row in range(rows):
                 move_long(dst + row * row_dst, src + row * row_src, whole)
             return

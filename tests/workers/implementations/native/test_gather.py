@@ -8,11 +8,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from poolrt.workers.desc import Arg, Gather, MemoryDesc, PostOp, PrimitiveAttr
+from poolrt.workers.desc import Arg, Gather, MemoryDesc, PostOp, PrimitiveAttr, Reorder
 from poolrt.workers.desc.operations.gather import gathered_dims
+from poolrt.workers.engines import object_loader
 from poolrt.workers.engines.target import cpu_target, host_isa
 from poolrt.workers.implementations.primitive_desc import UnsupportedPrimitive, primitive_desc
 from tests.references import numpy_type
+from tests.workers.cases import Case, normals
 from tests.workers.levels import target_of
 from tests.workers.native_runner import NativeRunner
 
@@ -88,12 +90,22 @@ def test_rows_of_any_length_and_data_type(native: NativeRunner, isa: str, length
         check(native, described(src, (3, 2), kind=("s64", "s32")[number % 2]), isa)
 
 
-def test_long_rows_are_copied_by_one_instruction_and_in_pieces(native: NativeRunner, isa: str) -> None:
+@pytest.mark.parametrize("least", [1 << 13, 2**63 - 1])
+def test_long_rows_are_copied_by_one_instruction_or_by_vectors_and_in_pieces(
+    native: NativeRunner, isa: str, least: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Loaded kernels read it at each call
+    number = object_loader.long_moves_of_this_process()
+    monkeypatch.setattr(number, "value", least)
     rng = np.random.default_rng()
     for bound in (1 << 13, 1 << 14, 1 << 16):
         length = bound + int(rng.integers(-1, 70))
         check(native, described(MemoryDesc((3, length), "u8"), (4,)), isa)
-    check(native, described(MemoryDesc((2, 40_001), "f64"), (30,)), isa)
+    apart = MemoryDesc((3, 5, 9000), "f32", strides=(50_000, 9003, 1))
+    op = Reorder(apart, MemoryDesc(apart.dims, "f32"))
+    native.check(Case(str(op), op, {Arg.SRC: normals(apart.dims)}, rtol=0.0, atol=0.0), isa)
+    if isa == host_isa():
+        check(native, described(MemoryDesc((2, 40_001), "f64"), (30,)))
 
 
 def test_elements_and_several_indices(native: NativeRunner) -> None:
