@@ -103,7 +103,7 @@ def _evenly(nest: Nest) -> list[Nest]:
     if not left:
         return [nest]
     loop, most = nest.loops[left[-1]], _steps(nest, left) // _ITEMS
-    if 2 * _divisor(loop.extent, most) > most or most > loop.extent:
+    if most > loop.extent or any(loop.extent % few == 0 for few in range(max(1, most), most // 2, -1)):
         return [nest]
     whole = loop.extent // most * most
     head, rest = (
