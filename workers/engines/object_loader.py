@@ -32,7 +32,9 @@ from .elf_object import (
 )
 from .isa import long_moves
 
-__all__ = ["ALLOWED_SYMBOLS", "ENTRY_SYMBOL", "NativeKernel", "ObjectError", "load_object"]
+__all__ = [
+    "ALLOWED_SYMBOLS", "ENTRY_SYMBOL", "LONG_MOVES", "NativeKernel", "ObjectError", "load_object", "long_moves_of_this_process",
+]  # fmt: skip
 
 _MATH: Final = (
     "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cbrt", "ceil", "copysign", "cos", "cosh", "erf",
@@ -173,7 +175,7 @@ def _resolve(name: str) -> int:
 
 @lru_cache(maxsize=1)
 def long_moves_of_this_process() -> ctypes.c_int64:
-    """Return the number that `LONG_MOVES` stands for."""
+    """Return the number at the symbol `LONG_MOVES`: kernels that are loaded read it at each call."""
     return ctypes.c_int64(long_moves())
 
 

@@ -21,8 +21,9 @@ _SHORT_ROW: Final = 64
 #: Bytes of a source that is looked through several times without waiting for memory, and how often a larger one is.
 _CACHED: Final = 8 << 20
 _PASSES: Final = 4
-#: Bytes of a piece of a row that one item copies into a large result.
-_PIECE: Final = 1 << 16
+#: Bytes of a large result, and of a piece of a row that one item copies into it.
+_LARGE: Final = 8 << 20
+_LARGE_PIECE: Final = 1 << 16
 #: Bytes of a row that is worth a store past the caches.
 _LONG: Final = 1 << 8
 
@@ -59,7 +60,7 @@ class NativeGather(NativeImplementation[Gather]):
             row *= loops.pop().extent
         inner = loops.pop(_inner(loops, row, op.src.nbytes)) if loops else StridedLoop(1, (0, 0, 0))
         chunk = max(1, min(inner.extent, ITEM_BYTES // row))
-        piece = ITEM_BYTES if op.dst.nbytes < _CACHED else _PIECE
+        piece = ITEM_BYTES if op.dst.nbytes < _LARGE else _LARGE_PIECE
         numbers = (len(loops), inner.extent, chunk, *inner.steps, row, min(row, piece), len(axes), distance)
         limits = [word for axis in axes for word in axis]
         table = [*as_table(loops), *limits]

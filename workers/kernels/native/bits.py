@@ -11,7 +11,7 @@ from .compiler import types
 from .compiler.language import intrinsic
 from .vec import I8, I64, Builder, Value, call, pointer, splat, vload, vstore
 
-#: Bytes of rows that `move_long` copies, at least: shorter ones do not ask.
+#: Bytes of rows that `move_long` may copy: kernels do not look up `long_moves` for shorter ones.
 LONG: Final = 1 << 13
 
 
