@@ -25,7 +25,6 @@ class Columns:
     take: Any  #: (columns, address) -> they combined with elements from an address on
     take_inside: Any  #: (columns, row, index, limit, other): the same from an index on, `other` outside of [0, limit)
     hide: Any  #: (columns, count, other) -> `other` in place of the first `count` columns, at most 16
-    join: Any  #: (columns, columns) -> both combined
     sort: Any  #: (columns in order) -> those whose numbers have the same remainder side by side
     along: Any  #: (sorted columns, those of the next windows) -> what each window sees of a row, combined
     apart: Any  #: (columns in order) -> the same, if no window sees others
@@ -91,13 +90,6 @@ def make_columns(dtype: str, stride: int, window: int, takes_max: bool, vectors:
         return bundle(bundle, types.int64, lanes), emit
 
     @intrinsic
-    def join(_: Any, columns: Any, others: Any) -> Any:
-        def emit(context: Any, b: Builder, sig: Any, a: list[Value]) -> Value:
-            return whole(b, [combine(b, x, y) for x, y in zip(parts(b, a[0]), parts(b, a[1]), strict=True)])
-
-        return bundle(bundle, bundle), emit
-
-    @intrinsic
     def sort(_: Any, columns: Any) -> Any:
         return bundle(bundle), lambda context, b, sig, a: whole(b, _sorted(b, parts(b, a[0])))
 
@@ -127,7 +119,7 @@ def make_columns(dtype: str, stride: int, window: int, takes_max: bool, vectors:
 
         return lanes(bundle), emit
 
-    return Columns(none, take, take_inside, hide, join, sort, along, apart)
+    return Columns(none, take, take_inside, hide, sort, along, apart)
 
 
 def _sorted(b: Builder, values: list[Value]) -> list[Value]:

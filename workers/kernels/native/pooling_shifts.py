@@ -34,61 +34,60 @@ def make(isa: str, algorithm: str, dtype: str, window: int, stride: int) -> tupl
     count_inside = vcount_inside if real is np.float32 else dcount_inside
     slabs = make_slabs(counts_padding)
     columns: Columns = make_columns(dtype, stride, window, takes_max)
-    none, take, take_inside, hide, join, sort, along = (
-        columns.none, columns.take, columns.take_inside, columns.hide, columns.join, columns.sort, columns.along
+    none, take, take_inside, hide, sort, along = (
+        columns.none, columns.take, columns.take_inside, columns.hide, columns.sort, columns.along
     )  # fmt: skip
-    #: Columns that are looked at together; whether windows see those of the next ones.
-    reach, overlaps = 16 * stride, window > stride
+    #: Columns that are looked at together.
+    reach = 16 * stride
     fuses, least = isa in FUSES, real(-np.finfo(real).max)
 
-    @inlined
-    def look_down(at: int, down: int, rows: int, nothing: Any) -> Any:
-        """Return the combinations of the rows' columns from an address on, all of which may be read."""
+    @not_inlined
+    def look_deep(at: int, behind: int, planes: int, down: int, rows: int, nothing: Any) -> Any:
+        """Return what `look` does, by code of its own: its loops would be repeated in each caller's."""
         found = none(nothing)
-        # The most frequent number, written out.
-        if rows == 3:
-            found = take(take(take(found, at), at + down), at + 2 * down)
-        else:
+        for _ in range(planes):
+            line = at
             for _ in range(rows):
-                found = take(found, at)
-                at += down
+                found = take(found, line)
+                line += down
+            at += behind
         return found
 
     @inlined
-    def look_inside(line: int, down: int, rows: int, index: int, width: int, nothing: Any) -> Any:
-        """Return the combinations of the rows' columns from ``index`` on, ``nothing`` outside of the rows."""
-        found = none(nothing)
-        for _ in range(rows):
-            found = take_inside(found, line, index, width, nothing)
-            line += down
-        return found
-
-    @inlined
-    def look(
-        line: int, down: int, rows: int, index: int, width: int, origin: int, limit: int, nothing: Any
-    ) -> Any:  # fmt: skip
-        """Return the combinations of the rows' columns from ``index`` on, ``nothing`` outside of the rows.
-
-        Columns that no window sees may be others, which are read up to the address ``limit``, and from ``origin`` on.
-        """
-        ends_inside = index + reach <= width or line + (rows - 1) * down + size * (index + reach) <= limit
-        if index > -16 and line + size * index >= origin and ends_inside:
-            found = look_down(line + size * index, down, rows, nothing)
-            if index < 0:
-                found = hide(found, -index, nothing)
+    def look(at: int, behind: int, planes: int, down: int, rows: int, nothing: Any) -> Any:
+        """Return the combinations of the rows' columns from an address on, all of which may be read."""
+        # The most frequent window, written out.
+        if rows == 3 and planes == 1:
+            found = take(take(take(none(nothing), at), at + down), at + 2 * down)
         else:
-            found = look_inside(line, down, rows, index, width, nothing)
-        return sort(found)
+            found = look_deep(at, behind, planes, down, rows, nothing)
+        return found
+
+    @not_inlined
+    def look_inside(
+        line: int, behind: int, planes: int, down: int, rows: int, index: int, width: int, nothing: Any
+    ) -> Any:  # fmt: skip
+        """Return what `look` does of the columns from ``index`` of a row on, ``nothing`` outside of the rows."""
+        found = none(nothing)
+        for _ in range(planes):
+            at = line
+            for _ in range(rows):
+                found = take_inside(found, at, index, width, nothing)
+                at += down
+            line += behind
+        return found
 
     @inlined
-    def look_deep(
-        line: int, behind: int, planes: int, down: int, rows: int, index: int, width: int, origin: int, limit: int,
+    def look_ahead(
+        line: int, behind: int, planes: int, down: int, rows: int, index: int, whole: int, stop: int, width: int,
         nothing: Any,
     ) -> Any:  # fmt: skip
-        """Return what `look` does, of the rows of some planes."""
-        found = look(line, down, rows, index, width, origin, limit, nothing)
-        for number in range(1, planes):
-            found = join(look(line + number * behind, down, rows, index, width, origin, limit, nothing), found)
+        """Return what `look_inside` does, sorted: any columns before ``whole`` may be read, and windows end before ``stop``."""
+        found = none(nothing)
+        if index < whole:
+            found = sort(look(line + size * index, behind, planes, down, rows, nothing))
+        elif index < stop:
+            found = sort(look_inside(line, behind, planes, down, rows, index, width, nothing))
         return found
 
     @inlined
@@ -111,66 +110,58 @@ def make(isa: str, algorithm: str, dtype: str, window: int, stride: int) -> tupl
             found = vdiv(value, divisor)
         return found
 
-    @inlined
-    def look_ahead(at: int, down: int, rows: int, index: int, whole: int, stop: int, width: int, nothing: Any) -> Any:
-        """Return the sorted columns at an address, ``index`` in the row: before ``whole`` all of them may be read."""
-        found = none(nothing)
-        if index < whole:
-            found = sort(look_down(at, down, rows, nothing))
-        elif index < stop:
-            found = sort(look_inside(at - size * index, down, rows, index, width, nothing))
-        return found
-
     @not_inlined
     def strip(
-        count: int, at: int, down: int, below: int, rows: int, target: int, last: int, width: int, out_width: int,
-        left: int, whole: int, stop: int, seen: int,
+        count: int, line: int, behind: int, planes: int, down: int, rows: int, below: int, target: int, last: int,
+        width: int, out_width: int, left: int, whole: int, stop: int, seen: int,
     ) -> None:  # fmt: skip
-        """Store ``count`` rows of more than 16 windows, which see as many ``rows`` of one plane.
+        """Store ``count`` rows, whose windows see as many ``rows`` of as many ``planes``, the first from an address on.
 
-        The first window begins at an address, and those of the next row ``below`` bytes behind it. Code of its own has its
-        numbers in registers.
+        Those of the next row are ``below`` bytes behind it. This code is apart from that which finds its place: so it has all
+        numbers that it needs in registers.
         """
         nothing, one = fill(real(start)), fill(real(1.0))
-        final = stride * (out_width - 1 & -16) - left
-        divisor_inside = divisor(0, reach + window, seen)
-        first_divisor, last_divisor = divisor_inside, divisor_inside
-        if not counts_padding and not takes_max:
-            first_divisor, last_divisor = divisor(-left, width, seen), divisor(final, width, seen)
-        inverse_inside, first_inverse, last_inverse = (
-            vdiv(one, divisor_inside), vdiv(one, first_divisor), vdiv(one, last_divisor)
+        final, inner = stride * (out_width - 1 & -16) - left, width + stride - window
+        first_divisor, last_divisor, divisor_inside = one, one, one
+        if not takes_max:
+            divisor_inside = divisor(0, reach + window, seen)
+            first_divisor, last_divisor = divisor_inside, divisor_inside
+            if not counts_padding:
+                first_divisor, last_divisor = divisor(-left, width, seen), divisor(final, width, seen)
+        first_inverse, last_inverse, inverse_inside = (
+            vdiv(one, first_divisor), vdiv(one, last_divisor), vdiv(one, divisor_inside)
         )  # fmt: skip
         for _ in range(count):
-            line, to = at, target
-            here = sort(hide(look_down(line, down, rows, nothing), left, nothing))
-            index = reach - left
-            line += size * reach
-            ahead = look_ahead(line, down, rows, index, whole, stop, width, nothing)
-            value = along(here, ahead)
-            if not takes_max:
-                value = divided(value, first_divisor, first_inverse)
-            store(to, value)
+            index, to = -left, target
+            here = none(nothing)
+            if index < whole:
+                here = sort(hide(look(line + size * index, behind, planes, down, rows, nothing), left, nothing))
+            else:
+                here = sort(look_inside(line, behind, planes, down, rows, index, width, nothing))
             while index < final:
-                here = ahead
                 index += reach
-                line += size * reach
-                to += 16 * size
-                ahead = look_ahead(line, down, rows, index, whole, stop, width, nothing)
+                ahead = look_ahead(line, behind, planes, down, rows, index, whole, stop, width, nothing)
                 value = along(here, ahead)
                 if not takes_max:
-                    value = divided(value, divisor_inside, inverse_inside)
+                    if counts_padding or reach <= index <= inner:
+                        value = divided(value, divisor_inside, inverse_inside)
+                    elif index < reach:
+                        value = divided(value, first_divisor, first_inverse)
+                    else:
+                        value = vdiv(value, divisor(index - reach, width, seen))
                 store(to, value)
-            here = ahead
-            to += 16 * size
-            ahead = look_ahead(line + size * reach, down, rows, index + reach, whole, stop, width, nothing)
+                to += 16 * size
+                here = ahead
+            ahead = look_ahead(line, behind, planes, down, rows, index + reach, whole, stop, width, nothing)
             value = along(here, ahead)
             if not takes_max:
                 value = divided(value, last_divisor, last_inverse)
+            # What is behind a row is stored later, unless it is another range's.
             if to <= last:
                 store(to, value)
             else:
                 store_part(to, value, (out_width - 1 & 15) + 1)
-            at += below
+            line += below
             target += size * out_width
 
     def kernel(begin: int, end: int, src: int, dst: int, table: int) -> None:
@@ -181,26 +172,15 @@ def make(isa: str, algorithm: str, dtype: str, window: int, stride: int) -> tupl
         down = size * width * step_h
         below = size * width * stride_h
         behind = size * width * height * step_d
-        final = stride * (out_width - 1 & -16) - left_w
-        stop = width
-        if not overlaps:
-            stop = min(width, stride * out_width - left_w)
+        last = dst + size * (end * out_width - 16)
+        stop = min(width, stride * (out_width - 1) - left_w + window)
         # If all windows end in their rows, what is behind a row does not matter: the planes of this range are read as one piece.
-        limit = 0
+        whole, read, limit = width - reach + 1, 0, 0
         if stride * (out_width - 1) - left_w + window <= width:
+            whole = stop
+            read = size * ((stop + left_w - 1) // reach * reach + reach - left_w)
             last_channel, _, _ = row_of(end - 1, out_depth, out_height)
             limit = src + size * width * height * depth * (last_channel + 1)
-        # Of rows of more than one vector, those between the first and the last have windows that are inside of the source.
-        seen_to = min(width, stride * (out_width - 1) - left_w + window)
-        whole = width - reach + 1
-        read_to = 0
-        if limit > 0:
-            whole = seen_to
-            read_to = size * ((seen_to + left_w - 1) // reach * reach + reach - left_w)
-        are_strips = out_width > 16 and (takes_max or counts_padding or final - stride + window <= width)
-        known = -1
-        first_divisor, divisor_inside, first_inverse, inverse_inside = nothing, nothing, nothing, nothing
-        one = fill(real(1.0))
         channel, out_d, out_h = row_of(begin, out_depth, out_height)
         item = begin
         while item < end:
@@ -208,63 +188,40 @@ def make(isa: str, algorithm: str, dtype: str, window: int, stride: int) -> tupl
             first_h = out_h * stride_h - left_h
             from_d, to_d = inside(first_d, step_d, window_d, depth)
             from_h, to_h = inside(first_h, step_h, window_h, height)
-            rows = to_h - from_h if to_d > from_d else 0
-            seen = rows * (to_d - from_d)
+            planes, rows = to_d - from_d, to_h - from_h
+            seen = rows * planes
             if counts_padding:
                 seen = window_d * window_h
             seen *= slabs(table, out_d)
             plane = (channel * depth + first_d + from_d * step_d) * height + first_h + from_h * step_h
             line = src + size * width * plane
             target = dst + size * item * out_width
-            # What is behind a row is stored later, unless it is another range's.
-            last = dst + size * (end * out_width - 16)
-            # As many rows as see as many of the plane's are stored at once.
-            count = 0
-            if are_strips and to_d - from_d == 1 and line - size * left_w >= src:
-                count = 1
-                if rows == window_h:
-                    free = height - 1 - first_h - (window_h - 1) * step_h
-                    count = min(end - item, min(out_height - out_h, free // stride_h + 1))
-                read = line + (rows - 1) * down + read_to
-                while count > 0 and limit > 0 and read + (count - 1) * below > limit:
-                    count -= 1
+            # As many rows as see all of a window's rows are stored at once, unless these are read beyond the source.
+            count = 1
+            if rows == window_h:
+                free = height - 1 - first_h - (window_h - 1) * step_h
+                count = min(end - item, min(out_height - out_h, free // stride_h + 1))
+            if line - size * left_w < src and left_w + whole > 0:
+                count = 0
+            last_read = line + (planes - 1) * behind + (rows - 1) * down + read
+            while count > 0 and limit > 0 and last_read + (count - 1) * below > limit:
+                count -= 1
             if count > 0:
                 strip(
-                    count, line - size * left_w, down, below, rows, target, last, width, out_width, left_w, whole,
-                    seen_to, seen,
+                    count, line, behind, planes, down, rows, below, target, last, width, out_width, left_w, whole, stop, seen
                 )  # fmt: skip
             else:
                 count = 1
-                if not takes_max and seen != known:
-                    known = seen
-                    divisor_inside = divisor(0, reach + window, seen)
-                    inverse_inside = vdiv(one, divisor_inside)
-                    if not counts_padding:
-                        first_divisor = divisor(-left_w, width, seen)
-                        first_inverse = vdiv(one, first_divisor)
-                index = -left_w
-                ahead = look_deep(line, behind, to_d - from_d, down, rows, index, width, src, limit, nothing)
                 for w in range(0, out_width, 16):
-                    here = ahead
-                    ahead = none(nothing)
-                    if index + reach < stop:
-                        ahead = look_deep(
-                            line, behind, to_d - from_d, down, rows, index + reach, width, src, limit, nothing
-                        )
-                    value = along(here, ahead)
-                    if not takes_max:
-                        if counts_padding or (index >= 0 and index + 15 * stride + window <= width):
-                            value = divided(value, divisor_inside, inverse_inside)
-                        elif w == 0:
-                            value = divided(value, first_divisor, first_inverse)
-                        else:
-                            value = vdiv(value, divisor(index, width, seen))
-                    if w + 16 <= out_width or target <= last:
-                        store(target, value)
-                    else:
-                        store_part(target, value, out_width - w)
-                    index += reach
-                    target += 16 * size
+                    index = stride * w - left_w
+                    here = look_inside(line, behind, planes, down, rows, index, width, nothing)
+                    ahead = look_inside(line, behind, planes, down, rows, index + reach, width, nothing)
+                    value = along(sort(here), sort(ahead))
+                    if counts_padding:
+                        value = vdiv(value, fill(real(window * seen)))
+                    elif not takes_max:
+                        value = vdiv(value, divisor(index, width, seen))
+                    store_part(target + size * w, value, min(16, out_width - w))
             item += count
             channel, out_d, out_h = next_row(channel, out_d, out_h + count - 1, out_depth, out_height)
 
