@@ -12,9 +12,13 @@ from .deconvolution_layouts import SPATIAL
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """Sizes in three spatial dimensions: taps that an element sees, positions of phases, and the first of these in padded dst."""
+    """Sizes in three spatial dimensions: taps that an element sees, positions of phases, and the first of these in padded dst.
+
+    A kernel that is shorter than a stride leaves phases without taps behind those that it has some for, the *kept* ones.
+    """
 
     strides: tuple[int, ...]
+    kept: tuple[int, ...]
     taps: tuple[int, ...]
     positions: tuple[int, ...]
     first: tuple[int, ...]
@@ -28,17 +32,24 @@ class Grid:
         first = tuple(pad // stride for pad, stride in zip(padding, strides, strict=True))
         last = ((size - 1 + pad) // stride for size, pad, stride in zip(dst, padding, strides, strict=True))
         positions = tuple(b - a + 1 for a, b in zip(first, last, strict=True))
-        taps = tuple(k // stride for k, stride in zip(kernel, strides, strict=True))
-        return cls(strides, taps, positions, first, src, dst, padding)
+        kept = tuple(min(k, stride) for k, stride in zip(kernel, strides, strict=True))
+        taps = tuple(k // phases for k, phases in zip(kernel, kept, strict=True))
+        return cls(strides, kept, taps, positions, first, src, dst, padding)
 
     @property
     def phases(self) -> int:
-        return math.prod(self.strides)
+        """How many phases have taps."""
+        return math.prod(self.kept)
+
+    @property
+    def has_gaps(self) -> bool:
+        """Whether phases are without taps."""
+        return self.kept != self.strides
 
     @property
     def is_element(self) -> bool:
         """Whether src is one element a channel, and dst all of the kernel."""
-        return self.src == (1, 1, 1) and self.dst == self.strides and self.padding == (0, 0, 0)
+        return self.src == (1, 1, 1) and self.dst == self.kept == self.strides and self.padding == (0, 0, 0)
 
     @property
     def is_src(self) -> bool:

@@ -1,7 +1,8 @@
 """Deconvolution whose kernel is whole strides long: a product for each phase of dst, into which every element is written once.
 
-The elements of dst that are a stride apart, a *phase*, see the same taps of the kernel, which are a stride apart too. A product
-of weights (outputs and phases; taps and inputs) and of copies of src (taps and inputs; positions) has all sums of these elements.
+The elements of dst that are a stride apart, a *phase*, see the same taps of the kernel, which are a stride apart too; behind a
+kernel that is shorter than a stride are phases that see none. A product of weights (outputs and phases; taps and inputs) and of
+copies of src (taps and inputs; positions) has all sums of these elements.
 A product for each tap has more results, and they need a second pass over memory that adds them up.
 """
 
@@ -39,7 +40,7 @@ _FEW: Final = 256
 
 
 class NativePhasesDeconvolution:
-    """Kernels without dilation that are whole strides long, row-major src and dst."""
+    """Kernels without dilation that are whole strides long, or shorter than one, row-major src and dst."""
 
     name = "nested:phases"
     engine_kind = "cpu"
@@ -52,13 +53,17 @@ class NativePhasesDeconvolution:
             return refused
         if op.weights.dims[1] == 1 or op.dst.elements == 0 or op.weights.elements == 0:
             return "weights without elements, or of one input channel a group"
-        if any(k % stride for k, stride in zip(op.weights.dims[2:], op.strides, strict=True)) or any(op.dilations):
-            return f"kernel {op.weights.dims[2:]} with stride {op.strides}: only dense whole strides are supported"
+        kernel = f"kernel {op.weights.dims[2:]} with stride {op.strides}"
+        is_whole = all(k <= step or k % step == 0 for k, step in zip(op.weights.dims[2:], op.strides, strict=True))
+        if any(op.dilations) or not is_whole:
+            return f"{kernel}: only dense ones of whole strides, or of less than one, are supported"
         grid = Grid.of(op)
-        if grid.phases == 1:
+        if math.prod(grid.strides) == 1:
             return f"stride {op.strides}; a longer one is needed"
         if math.prod(grid.positions) > _MORE * math.prod(grid.src):
             return f"{math.prod(grid.positions)} products a phase are too many for {math.prod(grid.src)} pixels"
+        if grid.has_gaps and grid.strides[-1] not in INTERLEAVED:
+            return f"{kernel}: no vectors are interleaved for it"
         depth, weights = _depth(op, grid), op.weights.dims[0] * grid.phases
         if not grid.is_src and depth > weights // op.groups:
             return "copies of src take more memory than products"
@@ -196,14 +201,15 @@ class _Part(NamedTuple):
     ) -> None:  # fmt: skip
         """Add the way of products to dst, with bias and post-ops."""
         op, grid = self.op, self.grid
-        sizes, at, strides = self._sizes, self._first, grid.strides
+        sizes, at, strides, kept = self._sizes, self._first, grid.strides, grid.kept
         axes = list(zip(at, sizes, strides, grid.padding, grid.dst, strict=True))
         begins = [max(0, start * stride - pad) for start, _, stride, pad, _ in axes]
         ends = [min(size, (start + count) * stride - pad) for start, count, stride, pad, size in axes]
         width, phases = grid.dst[2], grid.phases
         if grid.is_element:
             # All of a channel is one row, in the order of the products.
-            sizes, strides, width, phases, ends = (1, 1, phases), (1, 1, 1), phases, 1, [1, 1, 1]
+            sizes, width, phases, ends = (1, 1, phases), phases, 1, [1, 1, 1]
+            strides = kept = (1, 1, 1)
         slabs, rows = ends[0] - begins[0], ends[1] - begins[1]
         channel = self.group * op.dst.dims[1] // op.groups + first
         slab, volume = 4 * math.prod(grid.dst[1:]), 4 * math.prod(grid.dst)
@@ -225,8 +231,9 @@ class _Part(NamedTuple):
             build.run("deconvolution_runs", places, numbers, items, op.dst.elements, chain=chain(attr))
             return
         phase = 4 * positions
-        numbers = (*ours, *strides[:2], *at[:2], *sizes[1:], lead, phase, phases * phase, *there)
-        build.run("deconvolution_phases", places, numbers, items, op.dst.elements, stride=strides[2], chain=chain(attr))
+        numbers = (*ours, *strides[:2], *kept[:2], *at[:2], *sizes[1:], lead, phase, phases * phase, *there)
+        how = {"stride": strides[2], **({"kept": kept[2], "lead": lead} if grid.has_gaps else {})}
+        build.run("deconvolution_phases", places, numbers, items, op.dst.elements, chain=chain(attr), **how)
 
 
 def even_lines(row: int, length: int, most: int) -> int:
@@ -247,7 +254,7 @@ def _depth(op: Deconvolution, grid: Grid) -> int:
 
 def _has_rows_of_outputs(op: Deconvolution) -> bool:
     """Return whether weights are a matrix (outputs and phases, inputs), else one (taps and inputs, outputs and phases)."""
-    return op.weights.dims[2:] == op.strides
+    return all(k <= stride for k, stride in zip(op.weights.dims[2:], op.strides, strict=True))
 
 
 def _inner(op: Deconvolution) -> MemoryDesc:
@@ -255,6 +262,6 @@ def _inner(op: Deconvolution) -> MemoryDesc:
     letters = "cdefghijkl"[: op.weights.ndims - 2]
     if _has_rows_of_outputs(op):
         return op.weights.with_tag(f"a{letters}b")
-    pairs = list(zip(letters, op.strides, strict=True))
-    outer = "".join(letter.upper() if stride > 1 else letter for letter, stride in pairs)
-    return op.weights.with_tag(f"{outer}ba{''.join(f'{stride}{letter}' for letter, stride in pairs if stride > 1)}")
+    pairs = list(zip(letters, map(min, op.strides, op.weights.dims[2:]), strict=True))
+    outer = "".join(letter.upper() if kept > 1 else letter for letter, kept in pairs)
+    return op.weights.with_tag(f"{outer}ba{''.join(f'{kept}{letter}' for letter, kept in pairs if kept > 1)}")

@@ -10,6 +10,7 @@ from poolrt.workers.desc import Arg, Deconvolution, MemoryDesc, PostOp, Primitiv
 from poolrt.workers.engines.target import cpu_target, host_isa
 from poolrt.workers.implementations.primitive_desc import UnsupportedPrimitive, primitive_desc, primitive_descs
 from poolrt.workers.implementations.program import NestedLaunch
+from poolrt.workers.kernels.native.limits import INTERLEAVED
 from tests.workers.cases import Case, integers
 from tests.workers.desc.windows import Channels, Window, deconvolution
 from tests.workers.levels import target_of
@@ -46,7 +47,9 @@ def case(
 
 @pytest.mark.parametrize("window", WINDOWS, ids=lambda window: f"{window.strides}")
 def test_taps_overlap_at_any_stride(native: NativeRunner, window: Window) -> None:
-    for channels, name in ((Channels(2, 3, 1, 1), "native:depthwise"), (Channels(2, 2, 3, 5), "nested:matmul")):
+    shorter = all(size < step for size, step in zip(window.kernel, window.strides, strict=True))
+    products = "nested:phases" if shorter and window.strides[-1] in INTERLEAVED else "nested:matmul"
+    for channels, name in ((Channels(2, 3, 1, 1), "native:depthwise"), (Channels(2, 2, 3, 5), products)):
         problem = case(window, channels)
         found = primitive_descs(problem.op, problem.attr, cpu_target())
         assert found[0].impl_name() == name

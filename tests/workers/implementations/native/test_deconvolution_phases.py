@@ -39,6 +39,17 @@ PROBLEMS = (
     (Window((14, 171), (2, 19), (2, 19), NONE, NONE, NONE), Channels(2, 1, 5, 3)),
     (Window((200, 331), (64, 64), (32, 32), NONE, (16, 16), (8, 5)), Channels(1, 1, 2, 3)),
     (Window((6, 10, 15), (2, 4, 10), (2, 2, 5), (0, 0, 0), (0, 1, 5), (0, 1, 0)), Channels(1, 1, 3, 4)),
+    # Kernels shorter than a step in some or all dimensions, whose other phases are the bias; edges among these, too
+    (Window((13, 69), (1, 1), (2, 2), NONE, NONE, NONE), Channels(2, 1, 5, 6)),
+    (Window((14, 70), (1, 1), (2, 2), NONE, NONE, NONE), Channels(1, 2, 3, 7)),
+    (Window((29, 77), (2, 2), (3, 3), NONE, (1, 1), (0, 1)), Channels(2, 1, 3, 4)),
+    (Window((29, 139), (2, 3), (4, 4), NONE, (0, 2), (1, 0)), Channels(1, 3, 2, 3)),
+    (Window((26, 79), (4, 1), (2, 3), NONE, (1, 0), (1, 0)), Channels(2, 1, 3, 5)),
+    (Window((15, 260), (2, 16), (3, 8), NONE, (1, 4), (0, 4)), Channels(1, 1, 5, 3)),
+    (Window((4,), (1,), (4,), (0,), (0,), (0,)), Channels(2, 1, 7, 4)),
+    (Window((57,), (2,), (7,), (0,), (1,), (0,)), Channels(3, 2, 2, 5)),
+    (Window((8, 11, 50), (1, 2, 2), (2, 3, 3), (0, 0, 0), (0, 1, 0), (0, 0, 1)), Channels(2, 1, 3, 4)),
+    (Window((20, 19, 25), (2, 4, 1), (3, 2, 1), (0, 0, 0), (0, 0, 0), (0, 1, 0)), Channels(1, 1, 3, 4)),
 )
 
 
@@ -108,9 +119,9 @@ def test_parts_have_whole_lines_unless_the_last_one_were_short(row: int, length:
 @pytest.mark.parametrize(
     ("window", "channels", "why"),
     [
-        (Window((9, 40), (3, 3), (2, 2), NONE, NONE, NONE), Channels(1, 1, 2, 2), "only dense whole strides"),
-        (Window((9, 41), (2, 2), (2, 2), (0, 1), NONE, NONE), Channels(1, 1, 2, 2), "only dense whole strides"),
-        (Window((1, 1), (1, 1), (3, 3), NONE, NONE, (2, 2)), Channels(1, 1, 2, 2), "only dense whole strides"),
+        (Window((9, 40), (3, 3), (2, 2), NONE, NONE, NONE), Channels(1, 1, 2, 2), "only dense ones"),
+        (Window((9, 41), (2, 2), (2, 2), (0, 1), NONE, NONE), Channels(1, 1, 2, 2), "only dense ones"),
+        (Window((40, 1), (2, 2), (3, 12), NONE, NONE, (0, 2)), Channels(1, 1, 2, 2), "interleaved"),
         (Window((9, 40), (2, 2), (1, 1), NONE, NONE, NONE), Channels(1, 1, 2, 2), "a longer one"),
         (Window((6, 40), (4, 4), (2, 2), NONE, NONE, NONE), Channels(1, 1, 2, 2), "too many"),
         (Window((80, 80), (4, 4), (2, 2), NONE, (1, 1), (1, 1)), Channels(1, 1, 9, 8), "copies of src"),
