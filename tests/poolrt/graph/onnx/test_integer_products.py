@@ -11,7 +11,8 @@ import pytest
 from numpy.typing import NDArray
 from onnx import helper, numpy_helper
 
-from poolrt import load_onnx
+from poolrt import Executor, load_onnx
+from poolrt.workers.primitives.provider import PrimitiveProvider
 from tests.poolrt.graph.interpreter import run_wire
 
 Array = NDArray[Any]
@@ -65,3 +66,19 @@ def test_products_of_bytes_have_any_zero_points(operator: str, left: str, right:
         want: Array = sums * 0.125 if operator == "MatMulIntegerToFloat" else sums
         want = want.T.reshape(1, 17, 5, 1) if is_window else want
         np.testing.assert_array_equal(found, want, f"{is_known} {first} {second}")
+
+
+@pytest.mark.parametrize("inputs", [5, 24, 25])
+@pytest.mark.parametrize("zero", [None, 128])
+def test_known_uint8_of_few_inputs_are_multiplied_as_they_are(
+    inputs: int, zero: int | None, cache: PrimitiveProvider
+) -> None:
+    rng = np.random.default_rng()
+    a, b = (rng.integers(0, 256, dims, np.uint8) for dims in ((37, inputs), (inputs, 70)))
+    known = {"b": b} if zero is None else {"b": b, "bz": np.asarray(zero, np.uint8)}
+    graph = load_onnx(model_of("MatMulInteger", {"a": a}, known, ("a", "b", "az", "bz")))
+    # Without a zero point, int8 would have one, and so need the sums of rows.
+    products = sum(node.kind == "matmul" for node in graph.to_ir().nodes)
+    assert products == (1 if zero == 128 or inputs <= 24 else 2)
+    want = a.astype(np.int64) @ (b.astype(np.int64) - (zero or 0))
+    np.testing.assert_array_equal(Executor(graph, cache=cache).run(a=a)["y"], want)
