@@ -61,7 +61,7 @@ def sgemm(
 
     op(a) is (M, K), op(b) (K, N), both float32; ``c`` (M, N) float32, if given, takes the result. Without a threadpool
     the calling thread computes, and also in a task of an asynchronous pool; outside of its tasks, that is waited for.
-    Raises ValueError naming the argument.
+    Raises ValueError, or TypeError for an object of another type, naming the argument.
     """
     if alpha == 1.0 and beta == 0.0 and (threadpool is None or _is_joined(threadpool)):
         product = _products().multiply_in_place(a, b, c, transa, transb, threadpool)
@@ -171,7 +171,11 @@ def _integer_gemm(
 
 def _is_joined(pool: ThreadpoolInterface) -> bool:
     """Return whether regions end before a pool returns to the calling thread, which runs no task of it."""
-    if not pool.runs_in_place and (not pool.IS_CONSTANT or pool.get_flags() & pool.ASYNCHRONOUS):
+    try:
+        in_place = pool.runs_in_place
+    except AttributeError:
+        raise TypeError(f"threadpool: expect a ThreadpoolInterface, got {type(pool).__name__}") from None
+    if not in_place and (not pool.IS_CONSTANT or pool.get_flags() & pool.ASYNCHRONOUS):
         return False
     return not pool.get_in_parallel()
 
@@ -213,6 +217,8 @@ def _result(left: NDArray[Any], right: NDArray[Any], given: NDArray[Any] | None,
     shape = (left.shape[0], right.shape[1])
     if given is None:
         return numpy.zeros(shape, dtype)
+    if not isinstance(given, numpy.ndarray):
+        raise TypeError(f"c: expect an array, got {type(given).__name__}")
     if given.dtype != dtype or given.shape != shape or not given.flags.c_contiguous or not given.flags.writeable:
         raise ValueError(f"c: expect a writable row-major {shape} of {dtype}, got {given.dtype} of shape {given.shape}")
     return given
@@ -368,7 +374,13 @@ class _Products:
             return self.multiply_in_place(a, self._copy_with_room(b), c, transa, transb, pool)
         if c is None:
             c = self._empty(shape, float32)
-        elif c.dtype != float32 or c.shape != shape or not c.flags.c_contiguous or not c.flags.writeable:
+        elif (
+            type(c) is not self._array
+            or c.dtype != float32
+            or c.shape != shape
+            or not c.flags.c_contiguous
+            or not c.flags.writeable
+        ):
             return None
         address_of = self._address_of
         addresses = left or address_of(a), right or address_of(b), address_of(c)

@@ -30,6 +30,8 @@ from tests.workers.threadpools.checking import CheckingPool
 from tests.workers.threadpools.kinds import KINDS, made, region_loop
 
 Array = NDArray[Any]
+#: An object of another type than any argument.
+OTHER: Any = "other"
 #: Products over random shapes, by tier.
 FEW, MANY = 40, 1_000
 GEMMS = {"u8": (gemm_u8s8s32, np.uint8), "s8": (gemm_s8s8s32, np.int8)}
@@ -302,10 +304,12 @@ def test_empty_products_are_zeros_and_offsets() -> None:
         (lambda: gemm_s8s8s32(np.ones((2, 3), np.int8), np.ones((3, 2), np.int8), co=[1, 2, 3], offsetc="R"), "co: expect 2"),
         (lambda: gemm_s8s8s32(np.ones((2, 3), np.int8), np.ones((3, 2), np.int8), offsetc="X"), "offsetc: unknown"),
         (lambda: sgemm(np.ones((2, 3), np.float32), np.ones((3, 2), np.float32), np.ones((2, 3), np.float32)), "c: expect"),
+        (lambda: sgemm(np.ones((2, 3), np.float32), np.ones((3, 2), np.float32), OTHER), "c: expect an array, got str"),
+        (lambda: sgemm(np.ones((2, 3), np.float32), np.ones((3, 2), np.float32), threadpool=OTHER), "threadpool: expect a Thr"),
     ],
 )  # fmt: skip
 def test_what_does_not_fit_is_refused(call: Callable[[], object], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises((ValueError, TypeError), match=message):
         call()
 
 

@@ -55,10 +55,16 @@ class Primitive(Immutable):
         """Fetch the primitive that ``pd`` describes from a cache, by default that of the process; realize it on an engine.
 
         A primitive from memory is realized by its first execution, so that a hit costs no more than finding it, any other
-        one now. Raises ValueError for an engine of another target than the descriptor's, CreationFailed with the compiler's
-        type, message and log, and what realizing binaries raises.
+        one now. Raises TypeError for what is no descriptor or no engine, ValueError for an engine of another target than the
+        descriptor's, CreationFailed with the compiler's type, message and log, and what realizing binaries raises.
         """
-        if not engine.target.serves(pd.target):
+        try:
+            is_served = engine.target.serves(pd.target)
+        except AttributeError:
+            _refuse_other_type("pd", pd, PrimitiveDesc)
+            _refuse_other_type("engine", engine, Engine)
+            raise
+        if not is_served:
             raise ValueError(f"engine: {engine} cannot run code made for {pd.target}")
         begin = engine.verbose.now() if engine.verbose.creates else 0
         cached, source = (cache or primitive_provider()).fetch(pd)
@@ -78,11 +84,16 @@ class Primitive(Immutable):
     def execute(self, stream: Stream, args: Mapping[int, Memory] | Mapping[Arg, Memory]) -> None:
         """Compute on memories under their arguments, in the order of the stream.
 
-        Raises ValueError if one is missing, has another descriptor or is on another engine, KernelFailed if a kernel
-        failed, and what realizing binaries raises.
+        Raises TypeError for what is no stream, ValueError if a memory is missing, has another descriptor or is on another
+        engine, KernelFailed if a kernel failed, and what realizing binaries raises.
         """
         engine = self.engine
-        if stream.engine is not engine:
+        try:
+            is_own = stream.engine is engine
+        except AttributeError:
+            _refuse_other_type("stream", stream, Stream)
+            raise
+        if not is_own:
             raise ValueError(
                 f"stream: expect one on the primitive's {engine}, got one on another engine, {stream.engine}"
             )
@@ -124,3 +135,10 @@ class Primitive(Immutable):
         from .opencl_execution import OpenClExecution
 
         return OpenClExecution(cast("RealizedOpenClPrimitive", resource))
+
+
+def _refuse_other_type(name: str, given: object, kind: type) -> None:
+    """Raise TypeError for an object that is not of a kind: asked only where it lacks something, so that hits take no longer."""
+    if not isinstance(given, kind):
+        article = "an" if kind is Engine else "a"
+        raise TypeError(f"{name}: expect {article} {kind.__name__}, got {type(given).__name__}")

@@ -312,6 +312,21 @@ def test_threads_that_execute_a_hit_first_compute_side_by_side(engine: Engine, c
             list(threads.map(compute, [hit] * 4, [meeting] * 4, range(1, 5), timeout=BOUND_S))
 
 
+def test_objects_of_other_types_are_refused_by_name(engine: Engine, cache: PrimitiveProvider) -> None:
+    md = MemoryDesc((4,), "f32")
+    pd = primitive_desc(Eltwise(md, md, "relu"), PrimitiveAttr(), engine.target)
+    primitive, memory = Primitive(pd, engine, cache), Memory(md, engine)
+    calls: tuple[tuple[Callable[[], object], str], ...] = (
+        (lambda: Primitive("relu", engine, cache), "pd: expect a PrimitiveDesc, got str"),  # type: ignore[arg-type]
+        (lambda: Primitive(pd, "cpu", cache), "engine: expect an Engine, got str"),  # type: ignore[arg-type]
+        (lambda: primitive.execute(engine, {Arg.SRC: memory}), "stream: expect a Stream, got Engine"),  # type: ignore[arg-type]
+        (lambda: primitive.execute(None, {}), "stream: expect a Stream, got NoneType"),  # type: ignore[arg-type]
+    )
+    for call, message in calls:
+        with pytest.raises(TypeError, match=message):
+            call()
+
+
 def test_an_engine_that_cannot_run_a_primitive_is_refused(
     cache: PrimitiveProvider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
