@@ -85,7 +85,7 @@ class NativeDeconvolution:
         """Return the layout of weights in which the channels of inputs are innermost, row-major if there is one of them."""
         if self._depthwise:
             return weights.with_tag("")
-        return weights.with_tag(f"a{'cde'[: weights.ndims - 2]}b")
+        return weights.with_tag(f"a{'cdefghijkl'[: weights.ndims - 2]}b")
 
 
 class _Part(NamedTuple):

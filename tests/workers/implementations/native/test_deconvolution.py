@@ -155,3 +155,12 @@ def test_what_the_kernels_cannot_do_is_refused_with_the_reason() -> None:
     ):
         with pytest.raises(UnsupportedPrimitive, match=why):
             primitive_desc(op, PrimitiveAttr(), cpu_target(), references=False)
+
+
+def test_more_dimensions_than_kernels_have_are_left_to_the_reference(native: NativeRunner) -> None:
+    for groups, inputs, outputs in ((1, 2, 3), (3, 1, 2)):
+        ones, none = (1, 1, 1, 1), (0, 0, 0, 0)
+        window = Window((3, 2, 4, 3), (2, 1, 2, 1), (1, 2, 1, 1), none, (1, 0, 0, 0), ones)
+        problem = case(window, Channels(1, groups, inputs, outputs))
+        assert primitive_desc(problem.op, problem.attr, cpu_target()).impl_name() == "ref:deconvolution"
+        native.check(problem, host_isa())
